@@ -1,0 +1,1 @@
+"""The connected side: everything that `bundle` does."""

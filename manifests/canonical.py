@@ -1,0 +1,51 @@
+"""Canonical JSON: one text for one value, so that a digest of the text identifies the value.
+
+Sorted keys, no white space, UTF-8, no floats (their text is not unique across writers); a subset
+of RFC 8785. One newline ends the document.
+"""
+
+import json
+from typing import Any
+
+
+def dumps(value: Any) -> bytes:
+    """The canonical bytes of a value made of dict, list, str, int, bool and None.
+
+    Raises TypeError on anything else, floats included.
+    """
+    _refuse_floats(value)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode() + b"\n"
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise TypeError(f"a float ({value!r}) has no canonical form")
+    if isinstance(value, dict):
+        for item in value.values():
+            _refuse_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_floats(item)
+
+
+def loads(data: bytes) -> Any:
+    """Parse canonical JSON.
+
+    Raises ValueError when the bytes are not JSON, hold a duplicate key, or are not in canonical form.
+    """
+    value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+    try:
+        canonical = dumps(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    if canonical != data:
+        raise ValueError("not in canonical form")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("duplicate key")
+    return value

@@ -1,0 +1,118 @@
+"""One interface over hashlib and xxhash.
+
+sha256 is trust: it is what manifests and locks hold. xxh3 only answers "did my own cache change?"
+and is never accepted as proof. git-blob is what the Hub publishes for files outside LFS: SHA-1
+over the header `blob SIZE\\0` and the bytes (https://git-scm.com/book/en/v2/Git-Internals-Git-Objects).
+
+Every loop here reads into one large buffer: hashlib releases the GIL for buffers over 2 KiB, so
+threads hash on all cores.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+#: Bytes read at a time. Large enough that Python's per-call cost vanishes, small enough for L2+L3.
+CHUNK = 1 << 20
+
+
+class Hasher(Protocol):
+    """What hashlib and xxhash objects have in common."""
+
+    def update(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Take more bytes in."""
+        ...
+
+    def hexdigest(self) -> str:
+        """Lower-case hexadecimal digits of the bytes so far."""
+        ...
+
+
+def sha256() -> Hasher:
+    """A new hasher for digests that prove something."""
+    return hashlib.sha256()
+
+
+def git_blob(size: int) -> Hasher:
+    """A new hasher for a git blob id; `size` is the file's length in bytes, known beforehand."""
+    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+
+
+def xxh3() -> Hasher:
+    """A new fast hasher for our own cache; sha256 where xxhash is not installed."""
+    try:
+        import xxhash
+    except ImportError:
+        return hashlib.sha256()
+    hasher: Hasher = xxhash.xxh3_128()
+    return hasher
+
+
+def chunks(handle: BinaryIO, size: int | None = None, chunk: int = CHUNK) -> Iterator[memoryview]:
+    """Read a stream to its end, or `size` bytes of it, through one reused buffer.
+
+    A view is valid until the next one is asked for. Ends early if the stream does.
+    """
+    buffer = memoryview(bytearray(chunk))
+    left = size
+    while left is None or left > 0:
+        wanted = buffer if left is None or left >= chunk else buffer[:left]
+        count = handle.readinto(wanted)  # type: ignore[attr-defined]  # every binary stream has it
+        if not count:
+            return
+        yield buffer[:count]
+        if left is not None:
+            left -= count
+
+
+def hash_file(path: str | os.PathLike[str], new: Callable[[], Hasher] = sha256) -> str:
+    """Hexadecimal digest of a file's bytes.
+
+    Raises OSError where the file can't be read.
+    """
+    hasher = new()
+    with open(path, "rb", buffering=0) as handle:
+        for view in chunks(handle):
+            hasher.update(view)
+    return hasher.hexdigest()
+
+
+class HashingReader:
+    """A readable stream that hashes and counts what passes through it."""
+
+    def __init__(self, raw: BinaryIO, hasher: Hasher | None = None) -> None:
+        self._raw = raw
+        self._hasher = hasher or sha256()
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes."""
+        data = self._raw.read(size)
+        self._hasher.update(data)
+        self.count += len(data)
+        return data
+
+    def hexdigest(self) -> str:
+        """Digest of the bytes read so far."""
+        return self._hasher.hexdigest()
+
+
+def workers() -> int:
+    """How many hashing threads: the cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def hash_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str | OSError]]:
+    """Digests of many files on all cores, in the order given; an unreadable file yields its error."""
+
+    def one(path: Path) -> tuple[Path, str | OSError]:
+        try:
+            return path, hash_file(path)
+        except OSError as error:
+            return path, error
+
+    with ThreadPoolExecutor(workers()) as pool:
+        yield from pool.map(one, paths)

@@ -1,0 +1,136 @@
+"""`bundle.lock`: everything that goes into a bundle, pinned by the digest that its source published."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manifests import canonical
+from manifests.digests import sha256
+from manifests.errors import IntegrityError, UsageError
+from manifests.records import from_data, to_data
+
+#: Where a digest comes from. A digest of kind COMPUTED protects the way from here on, and no more.
+PUBLISHED, COMPUTED = "published", "computed here"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The isolated host as it was described; never guessed from the builder."""
+
+    gpus: tuple[str, ...]  # compute capabilities as "sm_86", or "cpu"
+    glibc: str  # highest glibc that may be asked for, "2.31"
+    python: str  # "3.11"
+    arch: str = "x86_64"
+    driver: str = ""  # NVIDIA driver release, "535.104"; empty where there is none
+
+
+@dataclass(frozen=True)
+class CondaPackage:
+    """One conda package. `url` is public; packages of the channel `host` have `host:SUBDIR/FILE`."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    url: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Derived:
+    """How a repaired artefact came from a published one."""
+
+    origin: str  # file name of the origin
+    url: str
+    sha256: str  # of the origin
+    digest_from: str  # PUBLISHED or COMPUTED
+    changes: tuple[str, ...]  # one sentence each
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One wheel. `url` is public and without secrets; local folders give `file:FILENAME`."""
+
+    name: str  # normalised (PEP 503)
+    version: str
+    filename: str
+    url: str
+    sha256: str
+    digest_from: str = PUBLISHED
+    derived: Derived | None = None
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file of a model snapshot. A Hub publishes sha256 (LFS) or a git blob id for each."""
+
+    path: str
+    size: int
+    sha256: str = ""  # empty until the bytes were seen, where the source publishes only a git blob id
+    git_blob: str = ""
+    digest_from: str = PUBLISHED
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model at one commit. `source` is `hf:ORG/NAME` or `folder:NAME`."""
+
+    name: str  # what the server calls it
+    source: str
+    revision: str  # commit id; for a folder the digest of its listing
+    files: tuple[ModelFile, ...]
+    licence: str = ""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The pinned content of one bundle."""
+
+    schema: int
+    created: int  # seconds since the epoch; the time of every byte in the bundle
+    target: Target
+    stack: str
+    channel: str  # public URL or "host"
+    flavour: str  # which of the stack's flavours was taken
+    conda: tuple[CondaPackage, ...]
+    runtime_conda: tuple[CondaPackage, ...]
+    wheels: tuple[Wheel, ...]
+    runtime_wheels: tuple[Wheel, ...]
+    model: Model
+    notes: tuple[str, ...] = field(default=())
+
+    def dump(self) -> bytes:
+        """The canonical bytes of the lock."""
+        return canonical.dumps(to_data(self))
+
+    def digest(self) -> str:
+        """sha256 of the canonical bytes."""
+        hasher = sha256()
+        hasher.update(self.dump())
+        return hasher.hexdigest()
+
+
+SCHEMA = 1
+
+
+def load(path: Path) -> Lock:
+    """Read a lock that `bundle lock` wrote.
+
+    Raises UsageError where the file is missing, is not a lock, or is of a newer schema.
+    """
+    try:
+        data = canonical.loads(path.read_bytes())
+        if isinstance(data, dict) and data.get("schema") != SCHEMA:
+            raise UsageError(
+                f"{path}: schema {data.get('schema')}, this release reads {SCHEMA}",
+                mend="make the lock again with `bundle lock`",
+            )
+        return from_data(Lock, data, "lock")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", mend="name a lock that exists") from None
+    except (ValueError, IntegrityError) as error:
+        raise UsageError(
+            f"{path}: not a lock ({error})",
+            why="a lock is written by `bundle lock` and is not edited by hand",
+            mend="make it again with `bundle lock`",
+        ) from None

@@ -1,0 +1,50 @@
+"""Which names may stand in a bundle, and how URLs are stripped of secrets before they are kept."""
+
+import re
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit, urlunsplit
+
+from manifests.errors import IntegrityError
+
+#: Names that every tar, shell and file system (FAT and exFAT too) reads in the same way.
+SAFE_NAME = re.compile(r"[A-Za-z0-9_.+@=,~ ()\[\]{}!#$%&'^-]{1,255}")
+#: Names on the media themselves, which pass through `sh`.
+MEDIA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,199}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def check_path(path: str) -> str:
+    """A relative path of safe names, unchanged.
+
+    Raises IntegrityError for absolute paths, `.`, `..`, empty parts and odd characters.
+    """
+    if path.startswith("/"):
+        raise IntegrityError(f"{path!r}: absolute path")
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            raise IntegrityError(f"{path!r}: the part {part!r} is not allowed in a path")
+        if not SAFE_NAME.fullmatch(part):
+            raise IntegrityError(f"{path!r}: the name {part!r} has characters that are not allowed")
+    return path
+
+
+def check_link(path: str, target: str) -> str:
+    """The target of a symlink at `path`, unchanged.
+
+    Raises IntegrityError where it is absolute or resolves (by its text) outside the tree.
+    """
+    if target.startswith("/") or not target:
+        raise IntegrityError(f"{path!r}: link to {target!r} is not relative")
+    depth = len(PurePosixPath(path).parent.parts)
+    for part in target.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            raise IntegrityError(f"{path!r}: link to {target!r} leaves the tree")
+    return target
+
+
+def public_url(url: str) -> str:
+    """A URL as it may be kept: without user, password, query and fragment (tokens hide in each)."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))

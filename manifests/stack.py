@@ -1,0 +1,103 @@
+"""Stacks: tested combinations of server, framework and Python, as data in `stacks/*.toml`."""
+
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+from manifests.errors import TargetError, UsageError
+from manifests.records import from_data
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change that makes a published wheel usable beside the others; see wheelhouse.repair."""
+
+    wheel: str  # requirement, "torchvision==0.28.0"
+    reason: str
+    requires: dict[str, str] = field(default_factory=dict)  # name → new requirement; "" drops it
+    tag: str = ""  # the compatibility tag that WHEEL should state
+    add: dict[str, str] = field(default_factory=dict)  # path in the wheel → text
+    prepend: dict[str, str] = field(default_factory=dict)  # path in the wheel → lines put before
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One way to obtain a stack's wheels. The first whose `needs` a source offers is taken."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...] = ()  # requirements that have to be found, or the next flavour is tried
+    requirements: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+
+
+@dataclass(frozen=True)
+class Server:
+    """How the stack's server is started; bundlectl adds model, address, port and limits."""
+
+    module: str
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    thinking_argument: str = "--default-chat-template-kwargs"
+    reasoning_parser: str = ""
+    memory: int = 0  # bytes that the server needs beside the weights
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A tested combination. Every figure's source stands in a comment of its TOML file."""
+
+    name: str
+    summary: str
+    gpus: tuple[str, ...]  # compute capabilities served, or "cpu"
+    python: tuple[str, ...]  # "3.11"; the first is the default
+    glibc: str  # lowest glibc that its wheels accept
+    cpu_flags: tuple[str, ...]  # of /proc/cpuinfo; one of them is needed
+    resolution_date: str  # RFC 3339; later uploads are not considered
+    architectures: tuple[str, ...]  # of the model's config.json
+    conda: tuple[str, ...]  # conda specs beside Python
+    winning_libraries: tuple[str, ...]  # the only ones on the server's LD_LIBRARY_PATH
+    runtime: tuple[str, ...]  # requirements of the bundle's own small runtime
+    server: Server
+    flavours: tuple[Flavour, ...]
+
+
+@cache
+def stacks() -> dict[str, Stack]:
+    """All stacks by name."""
+    folder = resources.files("manifests") / "stacks"
+    found = {}
+    for item in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if item.name.endswith(".toml"):
+            data = tomllib.loads(item.read_text("utf-8"))
+            found[data["name"]] = from_data(Stack, data, item.name)
+    return found
+
+
+def named(name: str) -> Stack:
+    """The stack of that name.
+
+    Raises UsageError naming those that exist.
+    """
+    try:
+        return stacks()[name]
+    except KeyError:
+        known = ", ".join(sorted(stacks()))
+        raise UsageError(f"unknown stack {name!r}", mend=f"choose one of: {known}") from None
+
+
+def choose(gpus: tuple[str, ...]) -> Stack:
+    """The newest stack that serves every GPU named.
+
+    Raises TargetError where none does.
+    """
+    for stack in reversed(stacks().values()):
+        if set(gpus) <= set(stack.gpus):
+            return stack
+    served = sorted({gpu for stack in stacks().values() for gpu in stack.gpus})
+    raise TargetError(
+        f"no stack of this release serves {', '.join(gpus)}",
+        why=f"the stacks of this release serve: {', '.join(served)}",
+        mend=f"choose --gpu from: {', '.join(served)}",
+    )

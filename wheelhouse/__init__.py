@@ -1,0 +1,1 @@
+"""Wheels: resolve, download, repair, install into a prefix."""
