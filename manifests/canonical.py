@@ -32,7 +32,7 @@ def _refuse_floats(value: Any) -> None:
 def loads(data: bytes) -> Any:
     """Parse canonical JSON.
 
-    Raises ValueError when the bytes are not JSON, hold a duplicate key, or are not in canonical form.
+    Raises ValueError when the bytes are not JSON, hold a duplicate key, or are not canonical.
     """
     value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
     try:

@@ -1,8 +1,8 @@
-"""One interface over hashlib and xxhash.
+r"""One interface over hashlib and xxhash.
 
 sha256 is trust: it is what manifests and locks hold. xxh3 only answers "did my own cache change?"
 and is never accepted as proof. git-blob is what the Hub publishes for files outside LFS: SHA-1
-over the header `blob SIZE\\0` and the bytes (https://git-scm.com/book/en/v2/Git-Internals-Git-Objects).
+over the header `blob SIZE\0` and the bytes (https://git-scm.com/book/en/v2/Git-Internals-Git-Objects).
 
 Every loop here reads into one large buffer: hashlib releases the GIL for buffers over 2 KiB, so
 threads hash on all cores.
@@ -10,6 +10,8 @@ threads hash on all cores.
 
 import hashlib
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +30,14 @@ class Hasher(Protocol):
 
     def hexdigest(self) -> str:
         """Lower-case hexadecimal digits of the bytes so far."""
+        ...
+
+
+class Readable(Protocol):
+    """The one method by which everything here reads."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill a buffer; returns the bytes read, 0 at the end."""
         ...
 
 
@@ -51,7 +61,7 @@ def xxh3() -> Hasher:
     return hasher
 
 
-def chunks(handle: BinaryIO, size: int | None = None, chunk: int = CHUNK) -> Iterator[memoryview]:
+def chunks(handle: Readable, size: int | None = None, chunk: int = CHUNK) -> Iterator[memoryview]:
     """Read a stream to its end, or `size` bytes of it, through one reused buffer.
 
     A view is valid until the next one is asked for. Ends early if the stream does.
@@ -60,7 +70,7 @@ def chunks(handle: BinaryIO, size: int | None = None, chunk: int = CHUNK) -> Ite
     left = size
     while left is None or left > 0:
         wanted = buffer if left is None or left >= chunk else buffer[:left]
-        count = handle.readinto(wanted)  # type: ignore[attr-defined]  # every binary stream has it
+        count = handle.readinto(wanted)
         if not count:
             return
         yield buffer[:count]
@@ -74,7 +84,7 @@ def hash_file(path: str | os.PathLike[str], new: Callable[[], Hasher] = sha256) 
     Raises OSError where the file can't be read.
     """
     hasher = new()
-    with open(path, "rb", buffering=0) as handle:
+    with Path(path).open("rb", buffering=0) as handle:
         for view in chunks(handle):
             hasher.update(view)
     return hasher.hexdigest()
@@ -100,13 +110,54 @@ class HashingReader:
         return self._hasher.hexdigest()
 
 
+class BackgroundHasher:
+    """A hasher that works in a thread of its own, at most a few chunks behind the reader."""
+
+    def __init__(self, hasher: Hasher) -> None:
+        self._hasher = hasher
+        self._queue: queue.Queue[bytes | None] = queue.Queue(8)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (data := self._queue.get()) is not None:
+            self._hasher.update(data)
+
+    def update(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Queue a copy of the bytes."""
+        self._queue.put(bytes(data))
+
+    def hexdigest(self) -> str:
+        """Wait for the thread and end it; digest of all bytes."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        return self._hasher.hexdigest()
+
+
+class TeeReader:
+    """A readable stream that gives a copy of what passes to a second hasher and counts it."""
+
+    def __init__(self, raw: Readable, hasher: Hasher, progress: Callable[[int], None]) -> None:
+        self._raw = raw
+        self._hasher = hasher
+        self._progress = progress
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer; returns the bytes read, 0 at the end."""
+        count = self._raw.readinto(buffer) or 0
+        self._hasher.update(buffer[:count])
+        self._progress(count)
+        return count
+
+
 def workers() -> int:
     """How many hashing threads: the cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def hash_files(paths: Iterable[Path]) -> Iterator[tuple[Path, str | OSError]]:
-    """Digests of many files on all cores, in the order given; an unreadable file yields its error."""
+    """Digests of many files on all cores, in order; an unreadable file yields its error."""
 
     def one(path: Path) -> tuple[Path, str | OSError]:
         try:

@@ -57,6 +57,16 @@ class IntegrityError(BundleError):
     exit_code = ExitCode.INTEGRITY
 
 
+class Damage(IntegrityError):
+    """One thing that differs, in a form that an audit can list."""
+
+    def __init__(self, path: str, expected: str, found: str, *, mend: str = "") -> None:
+        super().__init__(f"{path}: expected {expected}, found {found}", mend=mend)
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
 class UsageError(BundleError):
     """A flag, a file given by the user, or the state of things forbids what was asked."""
 
@@ -97,7 +107,9 @@ _MENDS = {
 }
 
 
-def from_oserror(error: OSError, doing: str, path: str | PathLike[str] | None = None) -> BundleError:
+def from_oserror(
+    error: OSError, doing: str, path: str | PathLike[str] | None = None
+) -> BundleError:
     """An operating-system error as one that names the file and the mend.
 
     `doing` completes "while …", for example "writing the bundle".

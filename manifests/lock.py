@@ -1,4 +1,4 @@
-"""`bundle.lock`: everything that goes into a bundle, pinned by the digest that its source published."""
+"""`bundle.lock`: all that goes into a bundle, pinned by the digest that its source published."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ class Target:
 
 @dataclass(frozen=True)
 class CondaPackage:
-    """One conda package. `url` is public; packages of the channel `host` have `host:SUBDIR/FILE`."""
+    """One conda package. `url` is public; the channel `host` has `host:SUBDIR/FILE`."""
 
     name: str
     version: str
@@ -66,7 +66,9 @@ class ModelFile:
 
     path: str
     size: int
-    sha256: str = ""  # empty until the bytes were seen, where the source publishes only a git blob id
+    sha256: str = (
+        ""  # empty until the bytes were seen, where the source publishes only a git blob id
+    )
     git_blob: str = ""
     digest_from: str = PUBLISHED
 

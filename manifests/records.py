@@ -1,7 +1,8 @@
-"""Turn frozen dataclasses into plain data and back, strictly: the one (de)serialiser of all formats.
+"""Turn frozen dataclasses into plain data and back, strictly: the one serialiser of all formats.
 
 Fields may be str, int, bool, tuples of those or of dataclasses, dict[str, str], another dataclass,
-or any of them | None. Unknown, missing or wrongly typed fields are errors, so that a file can't mean two things.
+or any of them | None. Unknown, missing or wrongly typed fields are errors: a file can't mean two
+things.
 """
 
 import dataclasses

@@ -63,7 +63,9 @@ def check(entries: Sequence[Entry], where: str) -> None:
         while parent:
             above = seen.get(parent.casefold())
             if above is not None and above.kind != FOLDER:
-                raise IntegrityError(f"{where}: {entry.path} lies below {above.path}, a {above.kind}")
+                raise IntegrityError(
+                    f"{where}: {entry.path} lies below {above.path}, a {above.kind}"
+                )
             parent = parent.rpartition("/")[0]
 
 

@@ -1,0 +1,100 @@
+"""Where an installation keeps what the manifest lists, below its prefix.
+
+```
+releases/ID/{bundle.json,bundle.lock,env/,runtime/}   models/NAME@REVISION/   current -> releases/ID
+state/receipts/ID.json   etc/   cache/   bin/
+```
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from manifests import bundle, canonical
+from manifests.errors import IntegrityError, UsageError
+from manifests.names import MEDIA_NAME
+from manifests.records import from_data, to_data
+
+RELEASES, MODELS, CURRENT = "releases", "models", "current"
+ENVIRONMENT, RUNTIME = "env", "runtime"
+RECEIPTS = Path("state/receipts")
+#: What an interrupted install leaves ends in this, and is continued or replaced by the next.
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Written last when a release is installed; without it a release is not complete."""
+
+    schema: int
+    release: str
+    manifest_sha256: str
+    prefix: str  # where it was installed; the environment's files name this path
+    installed: int  # seconds since the epoch
+    tool: str
+    ignored: tuple[str, ...] = ()  # preflight checks that the operator chose to ignore
+
+    def dump(self) -> bytes:
+        """The canonical bytes of the receipt."""
+        return canonical.dumps(to_data(self))
+
+
+def receipt_path(prefix: Path, release: str) -> Path:
+    """Where a release's receipt lies."""
+    return prefix / RECEIPTS / f"{release}.json"
+
+
+def load_receipt(path: Path) -> Receipt:
+    """Read a receipt.
+
+    Raises IntegrityError where it is not one; OSError where it can't be read.
+    """
+    try:
+        return from_data(Receipt, canonical.loads(path.read_bytes()), path.name)
+    except ValueError as error:
+        raise IntegrityError(f"{path}: not a receipt ({error})") from None
+
+
+def installed_releases(prefix: Path) -> list[str]:
+    """The names of all complete releases, sorted."""
+    folder = prefix / RECEIPTS
+    if not folder.is_dir():
+        return []
+    return sorted(path.stem for path in folder.glob("*.json"))
+
+
+def current_release(prefix: Path) -> str:
+    """The name of the release that `current` points to; empty where there is none."""
+    try:
+        return (prefix / CURRENT).readlink().name
+    except OSError:
+        return ""
+
+
+def load_manifest(prefix: Path, release: str) -> tuple[bundle.Manifest, str]:
+    """The manifest of an installed release, and its sha256, which has to be the receipt's.
+
+    Raises UsageError where the release is not installed, IntegrityError where its papers differ.
+    """
+    if not MEDIA_NAME.fullmatch(release) or not receipt_path(prefix, release).exists():
+        known = ", ".join(installed_releases(prefix)) or "none"
+        raise UsageError(f"{release!r} is not installed in {prefix}", mend=f"installed: {known}")
+    receipt = load_receipt(receipt_path(prefix, release))
+    path = prefix / RELEASES / release / "bundle.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"{path}: {error.strerror}", mend="install the bundle again: sh install.sh"
+        ) from None
+    digest = bundle.digest_of(data)
+    if digest != receipt.manifest_sha256:
+        raise IntegrityError(
+            f"{path}: sha256 {digest}, the receipt says {receipt.manifest_sha256}",
+            mend="install the bundle again: sh install.sh",
+        )
+    return bundle.parse(data), digest
+
+
+def is_installation(prefix: Path) -> bool:
+    """Whether a folder is an installation of ours."""
+    return (prefix / RECEIPTS).is_dir()

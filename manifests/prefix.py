@@ -1,0 +1,91 @@
+"""conda-unpack's replacement of a prefix, and its exact inverse.
+
+`bin/conda-unpack` changes the few *volatile* files of an environment when it is installed. An
+auditor turns an installed file back into the packed bytes here and compares those with the
+manifest, so that nothing written at install time has to be trusted.
+
+The rules are conda-pack 0.9's (`conda_pack/prefixes.py`, POSIX branch):
+
+- text: every occurrence of the placeholder becomes the prefix;
+- binary: within each NUL-terminated string every occurrence from the first on becomes the prefix,
+  and NUL bytes after the string keep the file's length. The prefix can't be the longer of the two.
+
+Limits: a packed file that already holds the install prefix by itself can't be told from one where
+it was put. The common case is a prefix so short that it is part of ordinary text, "/usr" or
+"/opt". `reversible` answers that for one file before it is changed; the installer asks it first.
+"""
+
+import re
+
+from manifests.errors import IntegrityError, TargetError
+from manifests.tree import Rewrite
+
+TEXT, BINARY = "text", "binary"
+
+
+def apply(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
+    """The bytes of a packed file after conda-unpack under `prefix`, an absolute path.
+
+    Raises TargetError where a binary file has no room for the prefix.
+    """
+    placeholder, new = rewrite.placeholder.encode(), prefix.encode()
+    if _mode(rewrite) == TEXT:
+        return data.replace(placeholder, new)
+    room = len(placeholder) - len(new)
+    if room < 0:
+        raise TargetError(
+            f"the path {prefix!r} has {len(new)} bytes, at most {len(placeholder)} fit",
+            why="compiled files hold the path in fields of a fixed length",
+            mend="install below a shorter path",
+        )
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        string = match.group()
+        return string.replace(placeholder, new) + b"\0" * (room * string.count(placeholder))
+
+    return _strings(placeholder).sub(replaced, data)
+
+
+def restore(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
+    """The packed bytes of an installed file; the inverse of `apply`.
+
+    A file that was altered gives some other bytes, or IntegrityError where no packed file could
+    have become this one.
+    """
+    placeholder, old = rewrite.placeholder.encode(), prefix.encode()
+    if _mode(rewrite) == TEXT:
+        return data.replace(old, placeholder)
+    room = len(placeholder) - len(old)
+    if room < 0:
+        raise IntegrityError(f"a binary file can't hold the path {prefix!r}: it is too long")
+    pieces, done = [], 0
+    while match := _strings(old).search(data, done):
+        string = match.group()
+        padding = room * string.count(old)
+        end = match.end() + padding
+        if data[match.end() : end].strip(b"\0") or end > len(data):
+            raise IntegrityError(f"the padding after {string[:80]!r} is not as conda-unpack left it")
+        pieces += [data[done : match.start()], string.replace(old, placeholder)]
+        done = end
+    return b"".join([*pieces, data[done:]])
+
+
+def reversible(data: bytes, rewrite: Rewrite, prefix: str) -> bool:
+    """Whether a packed file can be recovered from what conda-unpack makes of it under `prefix`."""
+    try:
+        return restore(apply(data, rewrite, prefix), rewrite, prefix) == data
+    except IntegrityError:
+        return False
+
+
+def _strings(start: bytes) -> re.Pattern[bytes]:
+    """From the first `start` in a NUL-terminated string to its NUL."""
+    return re.compile(re.escape(start) + b"[^\0]*\0")
+
+
+def _mode(rewrite: Rewrite) -> str:
+    if rewrite.mode not in (TEXT, BINARY) or not rewrite.placeholder:
+        raise IntegrityError(
+            f"unknown rewrite: mode {rewrite.mode!r}, placeholder {rewrite.placeholder!r}"
+        )
+    return rewrite.mode
