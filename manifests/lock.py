@@ -45,6 +45,7 @@ class Derived:
     sha256: str  # of the origin
     digest_from: str  # PUBLISHED or COMPUTED
     changes: tuple[str, ...]  # one sentence each
+    size: int = 0  # bytes of the origin; 0 where its source does not say
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Wheel:
     sha256: str
     digest_from: str = PUBLISHED
     derived: Derived | None = None
+    size: int = 0  # bytes; 0 where the source does not say
 
 
 @dataclass(frozen=True)

@@ -49,22 +49,32 @@ def apply(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
 def restore(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
     """The packed bytes of an installed file; the inverse of `apply`.
 
-    A file that was altered gives some other bytes, or IntegrityError where no packed file could
-    have become this one.
+    Different files never restore to the same bytes. Raises IntegrityError where conda-unpack can't
+    have made this file from any packed one, for example because it was never run.
     """
-    placeholder, old = rewrite.placeholder.encode(), prefix.encode()
-    if _mode(rewrite) == TEXT:
-        return data.replace(old, placeholder)
+    undo = _undo_text if _mode(rewrite) == TEXT else _undo_binary
+    packed = undo(data, rewrite.placeholder.encode(), prefix.encode())
+    if apply(packed, rewrite, prefix) != data:
+        raise IntegrityError("conda-unpack makes no such file from any packed one")
+    return packed
+
+
+def _undo_text(data: bytes, placeholder: bytes, old: bytes) -> bytes:
+    return data.replace(old, placeholder)
+
+
+def _undo_binary(data: bytes, placeholder: bytes, old: bytes) -> bytes:
     room = len(placeholder) - len(old)
     if room < 0:
-        raise IntegrityError(f"a binary file can't hold the path {prefix!r}: it is too long")
+        raise IntegrityError(f"a binary file can't hold the path {old.decode()!r}: it is too long")
     pieces, done = [], 0
     while match := _strings(old).search(data, done):
         string = match.group()
-        padding = room * string.count(old)
-        end = match.end() + padding
+        end = match.end() + room * string.count(old)
         if data[match.end() : end].strip(b"\0") or end > len(data):
-            raise IntegrityError(f"the padding after {string[:80]!r} is not as conda-unpack left it")
+            raise IntegrityError(
+                f"the padding after {string[:80]!r} is not as conda-unpack left it"
+            )
         pieces += [data[done : match.start()], string.replace(old, placeholder)]
         done = end
     return b"".join([*pieces, data[done:]])

@@ -1,4 +1,4 @@
-"""Headers of safetensors files, read strictly, and what lies there instead of a weights file.
+"""Headers of safetensors files, read strictly: a flipped or missing part of one is named.
 
 Format: https://github.com/huggingface/safetensors#format - the header's length as a little-endian
 64-bit number, the header as JSON, the data. Offsets count from the end of the header; tensors
@@ -7,12 +7,12 @@ cover the data without gap or overlap.
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from manifests.errors import IntegrityError
+from manifests.impostors import SNIFFED, sniff
 
 #: safetensors/src/tensor.rs: MAX_HEADER_SIZE.
 MAX_HEADER = 100_000_000
@@ -27,8 +27,6 @@ BITS = {
     **dict.fromkeys(("I32", "U32", "F32"), 32),
     **dict.fromkeys(("I64", "U64", "F64", "C64"), 64),
 }
-#: Bytes from a file's start that are enough to tell what it is.
-SNIFFED = 1024
 
 
 @dataclass(frozen=True)
@@ -46,64 +44,6 @@ class Tensor:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
-class Impostor:
-    """Something that is found in place of a file, and how to get the file."""
-
-    kind: str
-    pattern: re.Pattern[bytes]
-    what: str
-    mend: str
-
-
-#: In this order; the first that matches the file's start is taken.
-IMPOSTORS = (
-    Impostor("empty", re.compile(rb"\Z"), "is empty", "copy or download the file again"),
-    Impostor(
-        "lfs-pointer",
-        re.compile(rb"version https://git-lfs\.github\.com/spec/"),
-        "is a git-LFS pointer, not the file",
-        "the repository was cloned without LFS: run `git lfs pull`, or name the model by its Hub name",
-    ),
-    Impostor(
-        "link-as-text",
-        re.compile(rb"(\.\./)+[\w./-]+\n?\Z"),
-        "is the text of a link, not the file",
-        "a medium turned links into text: copy again with `cp -rL`",
-    ),
-    Impostor(
-        "html-instead",
-        re.compile(rb"\s*<(!doctype html|html|head|\?xml|!--)", re.IGNORECASE),
-        "is a web page (a login or error page?), not the file",
-        "a proxy or a gate answered instead of the source: open its URL in a browser, "
-        "then download again",
-    ),
-    Impostor(
-        "json-error",
-        re.compile(rb'\s*\{\s*"(error|message|detail)"\s*:'),
-        "is an error message of a server, not the file",
-        "read the message in the file, then download again",
-    ),
-    Impostor(
-        "gzip",
-        re.compile(rb"\x1f\x8b\x08"),
-        "is compressed with gzip",
-        "a proxy compressed it on the way: unpack it with `gzip -d`, or download again",
-    ),
-    Impostor(
-        "zeros",
-        re.compile(rb"\0{16,}\Z"),
-        "begins with zeros only",
-        "the space was reserved but never written: copy or download the file again",
-    ),
-)
-
-
-def sniff(start: bytes) -> Impostor | None:
-    """What a file that begins with `start` (SNIFFED bytes, fewer where it ends) is instead."""
-    return next((found for found in IMPOSTORS if found.pattern.match(start)), None)
-
-
 def read_header(handle: BinaryIO, size: int, name: str) -> tuple[Tensor, ...]:
     """The tensors of a weights file of `size` bytes, in the order of their data.
 
@@ -119,9 +59,8 @@ def read_header(handle: BinaryIO, size: int, name: str) -> tuple[Tensor, ...]:
     if length > MAX_HEADER or start[8:9] not in (b"{", b""):
         raise damage(name, "bad-header", "is no safetensors file: it does not start with a header")
     if 8 + length > size:
-        raise damage(
-            name, "truncated-header", f"ends after {size} bytes, within the {8 + length} of its header"
-        )
+        what = f"ends after {size} bytes, within the {8 + length} of its header"
+        raise damage(name, "truncated-header", what)
     text = start[8 : 8 + length]
     text += handle.read(length - len(text))
     tensors = _tensors(text, name)

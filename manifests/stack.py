@@ -19,6 +19,7 @@ class Repair:
     tag: str = ""  # the compatibility tag that WHEEL should state
     add: dict[str, str] = field(default_factory=dict)  # path in the wheel → text
     prepend: dict[str, str] = field(default_factory=dict)  # path in the wheel → lines put before
+    label: str = "repaired"  # local version of the result; one per way of repairing a wheel
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from manifests import placement, sums
 from manifests.audit.installation import audit_installation
 from manifests.audit.media import audit_media
-from manifests.audit.report import Finding, Progress, Report, ignore_progress
+from manifests.audit.report import Finding, Report
+from manifests.console import Progress, ignore_progress
 from manifests.errors import UsageError
 
 __all__ = ["Finding", "Report", "audit", "audit_installation", "audit_media"]

@@ -19,10 +19,9 @@ from manifests.audit.report import (
     MODE,
     UNREADABLE,
     Finding,
-    Progress,
     Report,
-    ignore_progress,
 )
+from manifests.console import Progress, ignore_progress
 from manifests.digests import hash_file, sha256, workers
 from manifests.errors import IntegrityError, UsageError
 

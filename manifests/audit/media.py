@@ -16,10 +16,9 @@ from manifests.audit.report import (
     MISSING,
     UNREADABLE,
     Finding,
-    Progress,
     Report,
-    ignore_progress,
 )
+from manifests.console import Progress, ignore_progress
 from manifests.digests import BackgroundHasher, TeeReader, chunks, hash_file, sha256
 from manifests.errors import BundleError, Damage, IntegrityError
 from manifests.reader import BundleReader

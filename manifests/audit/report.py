@@ -1,19 +1,26 @@
 """What an audit answers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from manifests import tree
 from manifests.records import to_data
-
-Progress = Callable[[int], None]
 
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
 MODE, LINK, UNREADABLE = "mode", "link", "unreadable"
 
 
-def ignore_progress(_count: int) -> None:
-    """The progress of somebody who does not watch."""
+def size_of(path: Path) -> int:
+    """Bytes below a folder, for the progress bar of an audit.
+
+    Raises OSError where it can't be listed.
+    """
+    return sum(
+        entry.stat(follow_symlinks=False).st_size
+        for _, entry in tree.walk(path)
+        if entry.is_file(follow_symlinks=False)
+    )
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,14 @@ class Report:
     def intact(self) -> bool:
         """Whether nothing differs."""
         return not self.findings
+
+    def text(self) -> str:
+        """The report as a person reads it."""
+        lines = [str(finding) for finding in self.findings]
+        verdict = "intact" if self.intact else f"NOT intact: {len(lines)} findings"
+        lines.append(f"{verdict}: {self.kind} {self.path}, {self.files} files, {self.size} bytes")
+        lines += [f"manifest sha256: {digest}" for digest in self.manifest_sha256]
+        return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
         """The report as --json prints it."""

@@ -1,0 +1,349 @@
+"""The command line of the isolated host. The only module of bundlectl that prints and exits."""
+
+import argparse
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from bundlectl import apikey, config, install, preflight, service, smoke
+from bundlectl.layout import Layout, check_prefix, default_prefix
+from bundlectl.media import Media
+from bundlectl.process import Supervisor
+from manifests import __version__, audit, exitcodes, placement
+from manifests.audit.report import size_of
+from manifests.console import Console, size
+from manifests.errors import BundleError, ServerError, UsageError, from_oserror
+from manifests.exitcodes import ExitCode
+
+_EXAMPLES = """\
+examples:
+  sh install.sh --prefix /srv/llm          install, start, prove with one answer
+  sh install.sh preflight                  does this host fit? (installs nothing)
+  sh install.sh audit                      is every byte on the medium right?
+  PREFIX/bin/bundlectl status | stop | start | restart | logs
+  PREFIX/bin/bundlectl ask "Hello" --thinking off
+  PREFIX/bin/bundlectl audit               is every installed byte right?
+
+exit codes:
+"""
+
+
+_STARTING = "start the server and wait for an answer"
+#: Options that take a value and may stand before the command.
+_VALUED = {"--prefix", "--media", "--manifest", "--port", "--ignore", "--thinking"}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Bad usage is an error like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, mend=f"see: {self.prog} --help")
+
+
+def _switch(text: str) -> bool:
+    try:
+        return {"on": True, "off": False}[text]
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither on nor off") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
+    return int(text)
+
+
+def _parser() -> _Parser:
+    shared = _Parser(add_help=False)
+    shared.add_argument("--prefix", metavar="DIR", help="the installation's folder")
+    shared.add_argument("--json", action="store_true", help="one JSON document as result")
+    shared.add_argument("--quiet", action="store_true", help="no narration")
+    shared.add_argument("--media", type=Path, help=argparse.SUPPRESS)
+    shared.add_argument("--manifest", default="", help=argparse.SUPPRESS)
+    parser = _Parser(
+        prog="bundlectl",
+        description="Install, run and audit a vLLM bundle on a host without a network.",
+        epilog=_EXAMPLES + exitcodes.table(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"vllm-bundle {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=about, parents=[shared])
+
+    for name, about in (
+        ("install", "check the host, unpack, start, prove with one answer (the default)"),
+        ("preflight", "compare what the bundle needs with this host; change nothing"),
+    ):
+        sub = command(name, about)
+        sub.add_argument("--port", type=_port, help="TCP port of the server (default 8000)")
+        sub.add_argument(
+            "--ignore",
+            action="append",
+            default=[],
+            metavar="CHECK",
+            help="take a failed check as a warning; it is kept in the receipt",
+        )
+        if name == "install":
+            sub.add_argument(
+                "--thinking",
+                type=_switch,
+                metavar="on|off",
+                help="whether the model thinks where a request does not say",
+            )
+            sub.add_argument("--foreground", action="store_true", help="stay with the server")
+            sub.add_argument("--no-start", action="store_true", help="install only")
+    sub = command("start", "start the release in service and wait for one answer")
+    sub.add_argument("--foreground", action="store_true", help="stay with the server")
+    command("stop", "end the server and all its processes")
+    command("restart", "stop and start")
+    command("status", "what runs, since when, where")
+    sub = command("logs", "the end of the server's log")
+    sub.add_argument("--lines", type=int, default=50, metavar="N", help="how many (default 50)")
+    sub = command("ask", "one question to the server")
+    sub.add_argument("text")
+    sub.add_argument("--thinking", type=_switch, metavar="on|off")
+    sub.add_argument("--max-tokens", type=int, default=64, metavar="N")
+    sub = command("audit", "compare every byte, name, mode and link with the manifest")
+    sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
+    return parser
+
+
+class Run:
+    """One call: its arguments, its voice, its installation."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.console = Console(quiet=arguments.quiet, json=arguments.json)
+
+    @property
+    def layout(self) -> Layout:
+        """The installation that is meant."""
+        named = self.arguments.prefix
+        return Layout(check_prefix(named if named else default_prefix()))
+
+    @property
+    def media(self) -> Media:
+        """The medium that install.sh runs from."""
+        if self.arguments.media is None:
+            raise UsageError(
+                "this command needs the bundle's medium", mend="run it as: sh install.sh …"
+            )
+        return Media(self.arguments.media, self.arguments.manifest)
+
+    def options(self) -> install.Options:
+        """The operator's choices for an install."""
+        arguments = self.arguments
+        ignore = frozenset(arguments.ignore)
+        settings = {"port": arguments.port, "thinking": getattr(arguments, "thinking", None)}
+        chosen = {key: value for key, value in settings.items() if value is not None}
+        return install.Options(ignore, chosen)
+
+
+def _preflight(run: Run) -> int:
+    report = install.examine(run.media, run.layout, run.options())
+    text = "\n".join(f"{finding.level:>5}  {finding.line()}" for finding in report.findings)
+    run.console.result({"findings": [vars(finding) for finding in report.findings]}, text)
+    preflight.refuse(report.findings)
+    return ExitCode.OK
+
+
+def _install(run: Run) -> int:
+    layout, options, console = run.layout, run.options(), run.console
+    manifest = install.examine(run.media, layout, options).manifest
+    console.say(f"{manifest.name} → {layout.prefix}")
+    total = sum(member.size for member in manifest.members)
+    with console.stage(f"verify and unpack {size(total)}", total) as progress:
+        release = install.install(run.media, layout, options, progress)
+    if run.arguments.no_start:
+        run.console.result(
+            {"release": release, "prefix": str(layout.prefix)}, f"installed {release}"
+        )
+        return ExitCode.OK
+    settings = config.load(layout.config_file)
+    if run.arguments.foreground:
+        return _foreground(run, release, settings)
+    with console.stage(_STARTING, unit="s") as progress:
+        started = service.activate(layout, release, settings, _seconds(progress))
+    return _tell(run, started)
+
+
+def _start(run: Run) -> int:
+    layout = run.layout
+    release, settings = service.current(layout), config.load(layout.config_file)
+    if run.arguments.foreground:
+        return _foreground(run, release, settings)
+    with run.console.stage(_STARTING, unit="s") as progress:
+        started = service.start(layout, release, settings, _seconds(progress))
+    return _tell(run, started)
+
+
+def _foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
+    layout = run.layout
+    with service.launched(layout, release, settings) as (supervisor, target):
+        with run.console.stage(_STARTING, unit="s") as progress:
+            started = service.prove(layout, supervisor, target, settings, _seconds(progress))
+        service.switch(layout, release)
+        _tell(run, started)
+        return supervisor.attend(sys.stderr.buffer.write, settings.stop_timeout)
+
+
+def _seconds(progress: Callable[[int], None]) -> Callable[[float], None]:
+    """A clock for a counter of whole seconds."""
+    told = 0
+
+    def advance(seconds: float) -> None:
+        nonlocal told
+        progress(int(seconds) - told)
+        told = int(seconds)
+
+    return advance
+
+
+def _tell(run: Run, started: service.Started) -> int:
+    curl = service.curl_line(run.layout, started.service)
+    record = {
+        "url": started.service.url,
+        "model": started.service.model,
+        "release": started.service.release,
+        "seconds": int(started.ready.seconds),
+        "curl": curl,
+    }
+    text = (
+        f"{started.service.model} answers at {started.service.url} "
+        f"(after {started.ready.seconds:.0f} s)\n"
+        f"ask it:  {curl}\n"
+        f"manage:  '{run.layout.command}' status | stop | start | restart | logs | audit"
+    )
+    run.console.result(record, text)
+    return ExitCode.OK
+
+
+def _stop(run: Run) -> int:
+    layout = run.layout
+    patience = config.load(layout.config_file).stop_timeout if layout.config_file.exists() else 30
+    was = Supervisor(layout).stop(patience)
+    run.console.result({"stopped": was}, "stopped" if was else "nothing was running")
+    return ExitCode.OK
+
+
+def _restart(run: Run) -> int:
+    settings = config.load(run.layout.config_file)
+    Supervisor(run.layout).stop(settings.stop_timeout)
+    return _start(run)
+
+
+def _status(run: Run) -> int:
+    layout = run.layout
+    status = Supervisor(layout).status()
+    record = {
+        "running": status.running,
+        "release": layout.current_release(),
+        "releases": placement.installed_releases(layout.prefix),
+    }
+    text = f"not running; release in service: {record['release'] or 'none'}"
+    if status.running and status.service is not None:
+        record |= {
+            "pid": status.pid,
+            "uptime": status.uptime,
+            "memory": status.memory,
+            "url": status.service.url,
+            "model": status.service.model,
+        }
+        text = (
+            f"running: {status.service.model} at {status.service.url}, pid {status.pid}, "
+            f"for {status.uptime} s, {status.processes} processes, {size(status.memory)}"
+        )
+    run.console.result(record, text)
+    return ExitCode.OK if status.running else ExitCode.SERVER
+
+
+def _logs(run: Run) -> int:
+    log = Supervisor(run.layout).log
+    try:
+        with log.open(errors="replace") as handle:
+            lines = [line.rstrip("\n") for line in deque(handle, run.arguments.lines)]
+    except FileNotFoundError:
+        lines = []
+    run.console.result({"lines": lines}, "\n".join(lines))
+    return ExitCode.OK
+
+
+def _ask(run: Run) -> int:
+    status = Supervisor(run.layout).status()
+    if not status.running or status.service is None:
+        raise ServerError("no server is running", mend="run: bundlectl start")
+    arguments, target = run.arguments, status.service
+    answer = smoke.ask(
+        target.url,
+        apikey.read(run.layout.api_key),
+        target.model,
+        arguments.text,
+        arguments.thinking,
+        arguments.max_tokens,
+    )
+    record = {
+        "content": answer.content,
+        "reasoning": answer.reasoning,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+    }
+    thought = f"(thought: {answer.reasoning})\n" if answer.reasoning else ""
+    tokens = f"[{answer.prompt_tokens} prompt tokens, {answer.completion_tokens} answered]"
+    run.console.result(record, f"{thought}{answer.content}\n{tokens}")
+    return ExitCode.OK
+
+
+def _audit(run: Run) -> int:
+    path = run.arguments.path or run.arguments.media or run.layout.prefix
+    try:
+        with run.console.stage(f"audit {path}", size_of(path)) as progress:
+            report = audit.audit(path, progress)
+    except OSError as error:
+        raise from_oserror(error, "auditing") from error
+    run.console.result(report.as_record(), report.text())
+    return ExitCode.OK if report.intact else ExitCode.INTEGRITY
+
+
+_ACTIONS: dict[str, Callable[[Run], int]] = {
+    "install": _install,
+    "preflight": _preflight,
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "status": _status,
+    "logs": _logs,
+    "ask": _ask,
+    "audit": _audit,
+}
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """Put the command before its options; it is `install` where none is named."""
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        if words[place] in ("-h", "--help", "--version"):
+            return words
+        place += 2 if words[place] in _VALUED else 1
+    command = words[place] if place < len(words) else "install"
+    return [command, *words[:place], *words[place + 1 :]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    words = _command_first(list(sys.argv[1:] if argv is None else argv))
+    console = Console(quiet="--quiet" in words, json="--json" in words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        arguments = _parser().parse_args(words)
+        return int(_ACTIONS[arguments.command](Run(arguments)))
+    except BundleError as error:
+        return console.fail(error)
+    except KeyboardInterrupt:
+        return console.interrupted()
+    except BrokenPipeError:
+        return ExitCode.OK

@@ -1,0 +1,263 @@
+"""Take a bundle from its medium to a complete release. Nothing that serves is touched."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bundlectl import apikey, config, host, preflight
+from bundlectl.layout import Layout
+from bundlectl.media import ArchiveStream, Media, open_archive
+from bundlectl.unpack import Unpacker, sync
+from manifests import FORMAT_VERSION, __version__, bundle, placement
+from manifests.audit.installation import audit_tree, release_entries
+from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
+from manifests.reader import BundleReader
+
+_LAUNCHER = """\
+#!/bin/sh
+# Runs bundlectl on the release in service, or on any other while there is none.
+prefix={prefix}
+for release in "$prefix/current" "$prefix"/releases/*; do
+  python=$release/runtime/bin/python
+  if [ -x "$python" ]; then
+    unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT PYTHONPATH PYTHONHOME
+    exec "$python" -I -B -X utf8 -m bundlectl --prefix "$prefix" "$@"
+  fi
+done
+echo "error: $prefix holds no release" >&2
+echo "  mend: install one from its medium: sh install.sh" >&2
+exit 2
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the operator chose."""
+
+    ignore: frozenset[str] = frozenset()  # names of preflight checks
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # settings of a first install
+
+
+@dataclass(frozen=True)
+class Report:
+    """What preflight found for a bundle on a host."""
+
+    manifest: bundle.Manifest
+    findings: tuple[preflight.Finding, ...]
+
+
+def examine(media: Media, layout: Layout, options: Options) -> Report:
+    """Read the manifest and compare what it needs with the host. Writes nothing.
+
+    Raises IntegrityError where the manifest is not the one that install.sh names.
+    """
+    _check_chosen(layout, options)
+    path, _ = media.archive()
+    with open_archive(path) as raw:
+        reader = BundleReader(raw, media.manifest_sha256)
+    probed = host.probe(layout.prefix, port=_port(layout, options))
+    needs = _needs(reader, layout, probed.file_system.block, options)
+    return Report(reader.manifest, preflight.examine(needs, probed, options.ignore))
+
+
+def install(media: Media, layout: Layout, options: Options, progress: Callable[[int], None]) -> str:
+    """Install a bundle; gives the release's name. Continues where an earlier run was interrupted.
+
+    The release is complete but not in service afterwards. Raises the errors of preflight and
+    Unpacker, and UsageError where another install works on the same prefix.
+    """
+    report = examine(media, layout, options)
+    preflight.refuse(report.findings)
+    layout.create()
+    release = bundle.release_id(report.manifest.name, media.manifest_sha256)
+    with _locked(layout):
+        if not placement.receipt_path(layout.prefix, release).exists():
+            if not _is_unpacked(layout, release, report.manifest, media.manifest_sha256):
+                _unpack(media, layout, progress)
+            relocate(layout.environment(release))
+            _write_receipt(layout, release, media.manifest_sha256, options)
+        _write_companions(layout, report.manifest, options)
+    return release
+
+
+def _check_chosen(layout: Layout, options: Options) -> None:
+    """Settings are chosen once; from then on their file is the operator's."""
+    if not options.chosen or not layout.config_file.exists():
+        return
+    there = config.load(layout.config_file)
+    for key, value in options.chosen.items():
+        if getattr(there, key) != value:
+            raise UsageError(
+                f"{layout.config_file}: {key} is {getattr(there, key)}, not {value}",
+                why="an installation keeps the settings that it has",
+                mend=f"edit {key} in that file, and leave --{key} away",
+            )
+
+
+def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -> preflight.Needs:
+    manifest = reader.manifest
+    release = bundle.release_id(manifest.name, reader.digest)
+    base = f"{placement.RELEASES}/{release}"
+    files = [
+        *((f"{base}/env/{entry.path}", entry.size) for entry in manifest.environment),
+        *((f"{base}/runtime/{entry.path}", entry.size) for entry in manifest.runtime),
+        *((f"{manifest.model_folder()}/{m.path}", m.size) for m in manifest.of_role(bundle.MODEL)),
+        *((f"{base}/{m.path}", m.size) for m in manifest.of_role(bundle.DOCUMENT)),
+    ]
+    todo = [(path, size) for path, size in files if not _is_there(layout.prefix, path)]
+    return preflight.Needs(
+        disk=preflight.rounded((size for _, size in todo), block) + len(reader.data),
+        inodes=len(todo),
+        machine=manifest.target.arch,
+        glibc=manifest.needs.glibc,
+        cpu_flags=manifest.needs.cpu_flags,
+        memory=manifest.needs.memory,
+        port=_port(layout, options),
+        gpus=manifest.target.gpus,
+        environment=f"{base}/{placement.ENVIRONMENT}",
+        longest_path=max((path for path, _ in files), key=lambda path: len(os.fsencode(path))),
+        created=manifest.created,
+    )
+
+
+def _is_there(prefix: Path, path: str) -> bool:
+    """Whether an earlier, interrupted run has made a file already; its space is taken."""
+    area, folder, rest = path.split("/", 2)
+    return any(
+        (prefix / area / name / rest).is_file() for name in (folder, folder + placement.PARTIAL)
+    )
+
+
+def _port(layout: Layout, options: Options) -> int:
+    """The port that has to be free; none where a server of ours may hold it."""
+    if layout.current_release():
+        return 0
+    if layout.config_file.exists():
+        return config.load(layout.config_file).port
+    return config.ServeConfig(**options.chosen).port
+
+
+@contextlib.contextmanager
+def _locked(layout: Layout) -> Iterator[None]:
+    with (layout.state / "install.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another install is working on {layout.prefix}",
+                mend="wait until it has ended, then run the same command again",
+            ) from None
+        yield
+
+
+def _is_unpacked(layout: Layout, release: str, manifest: bundle.Manifest, digest: str) -> bool:
+    """Whether a run was cut off between the last rename and the receipt."""
+    folder = layout.release(release)
+    if not folder.is_dir():
+        return False
+    installed_at = str(layout.environment(release))
+    findings = audit_tree(folder, release_entries(manifest, digest), installed_at)
+    return not findings and _is_model_intact(layout, manifest)
+
+
+def _is_model_intact(layout: Layout, manifest: bundle.Manifest) -> bool:
+    folder = layout.prefix / manifest.model_folder()
+    return folder.is_dir() and not audit_tree(folder, bundle.model_entries(manifest))
+
+
+def _unpack(media: Media, layout: Layout, progress: Callable[[int], None]) -> None:
+    path, expected = media.archive()
+    with open_archive(path) as raw:
+        stream = ArchiveStream(raw)
+        reader = BundleReader(stream, media.manifest_sha256)
+        unpacker = Unpacker(layout.prefix, reader, progress)
+        unpacker.run(
+            keep_model=_is_model_intact(layout, reader.manifest),
+            check=lambda: stream.check_whole(path.name, expected),
+        )
+
+
+def relocate(environment: Path) -> None:
+    """Let conda-unpack write the final path into the few files that hold it. Idempotent.
+
+    Its own Python runs it: the script's `#!/usr/bin/env python` would need one on the host. Not
+    with -I: conda-unpack imports a module that lies beside it.
+    """
+    python = environment / "bin/python"
+    command = [str(python), "-E", "-s", "-B", str(environment / "bin/conda-unpack")]
+    clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise TargetError(
+            f"{python} can't be started: {error.strerror}",
+            mend="look at the preflight: sh install.sh preflight",
+        ) from None
+    if done.returncode:
+        raise TargetError(
+            "conda-unpack failed",
+            findings=(done.stderr or done.stdout).strip().splitlines()[-5:],
+            mend="choose a shorter --prefix without odd characters",
+        )
+    sync(environment)
+
+
+def _write_receipt(layout: Layout, release: str, digest: str, options: Options) -> None:
+    receipt = placement.Receipt(
+        schema=FORMAT_VERSION,
+        release=release,
+        manifest_sha256=digest,
+        prefix=str(layout.prefix),
+        installed=int(time.time()),
+        tool=f"vllm-bundle {__version__}",
+        ignored=tuple(sorted(options.ignore)),
+    )
+    write_whole(placement.receipt_path(layout.prefix, release), receipt.dump(), 0o644)
+
+
+def _write_companions(layout: Layout, manifest: bundle.Manifest, options: Options) -> None:
+    """The command, the settings (once; they are the operator's from then on) and the API key."""
+    quoted = "'" + str(layout.prefix).replace("'", "'\\''") + "'"
+    write_whole(layout.command, _LAUNCHER.format(prefix=quoted).encode(), 0o755)
+    if not layout.config_file.exists():
+        settings = config.ServeConfig(**{"thinking": manifest.thinking, **options.chosen})
+        write_whole(layout.config_file, config.render_default(settings).encode(), 0o644)
+    apikey.ensure(layout.api_key)
+
+
+def write_whole(path: Path, data: bytes, mode: int) -> None:
+    """Replace a small file: all of it or nothing, synced."""
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        with draft.open("wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+            os.fchmod(handle.fileno(), mode)
+        draft.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise from_oserror(error, "writing the installation's papers", path) from error
+
+
+def check_complete(layout: Layout, release: str) -> bundle.Manifest:
+    """The manifest of a complete release.
+
+    Raises UsageError where it is not installed, IntegrityError where its papers differ.
+    """
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    for entry in bundle.model_entries(manifest):
+        path = layout.prefix / manifest.model_folder() / entry.path
+        if not path.exists() or (entry.size and path.stat().st_size != entry.size):
+            raise IntegrityError(
+                f"{path}: missing or of another size than {entry.size} bytes",
+                why="a server started with it would answer nonsense, or not at all",
+                mend="see all of it: bundlectl audit; then install the bundle again",
+            )
+    return manifest

@@ -1,0 +1,346 @@
+"""The server's processes: start, stop, status, and nobody else's process ever touched.
+
+A server is several processes in one session of its own. A record names its leader by pid and start
+time, so that a pid that was given to another process is never signalled; the others are known by
+their session, or by a variable in their environment when the leader is gone.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from bundlectl import procfs
+from bundlectl.environment import INSTANCE
+from bundlectl.layout import Layout
+from manifests.errors import IntegrityError, ServerError, UsageError, from_oserror
+from manifests.records import from_data, to_data
+
+_POLL = 0.1  # seconds
+_LOCK_PATIENCE = 10.0  # seconds that another start may take before ours gives up
+_LAST_PATIENCE = 10.0  # seconds that the kernel gets after SIGKILL
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a server serves, kept for `status`."""
+
+    host: str
+    port: int
+    model: str
+    release: str
+
+    @property
+    def url(self) -> str:
+        """Base of the server's addresses, for a client on the same machine."""
+        # A wildcard address is one to listen on, not one to connect to.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The file state/run/NAME.json."""
+
+    pid: int
+    started: int  # clock ticks after boot, /proc/PID/stat
+    boot: str  # a start time means nothing after a reboot
+    service: Service
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `status` shows."""
+
+    running: bool
+    pid: int = 0
+    uptime: int = 0  # seconds
+    processes: int = 0
+    memory: int = 0  # bytes, proportional set size of all processes
+    service: Service | None = None
+
+
+class Supervisor:
+    """One named server of an installation; a second name allows a trial beside it."""
+
+    def __init__(self, layout: Layout, name: str = "server") -> None:
+        self._layout = layout
+        self._file = layout.run / f"{name}.json"
+        self._lock_file = layout.run / f"{name}.lock"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._mark = f"{INSTANCE}={self._file}"
+        self.log = layout.logs / f"{name}.log"
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], service: Service
+    ) -> Record:
+        """Start a server in the background, in a session of its own.
+
+        Raises UsageError where it runs already, ServerError where the program can't be executed.
+        """
+        with self._locked():
+            record = self._record()
+            if record and self._leader(record):
+                raise UsageError(
+                    f"the server runs already (process {record.pid}, {record.service.url})",
+                    mend="run: bundlectl restart, or: bundlectl stop",
+                )
+            self._end(record, 0)  # what a killed leader, or a killed start, left behind
+            marked = {**environment, INSTANCE: str(self._file)}
+            self._child = child = self._spawn(command, marked)
+            # It can't be gone: a child that ended stays a zombie until we ask for its status.
+            leader = procfs.read(child.pid)
+            assert leader is not None
+            record = Record(child.pid, leader.started, procfs.boot_id(), service)
+            self._write(record)
+            return record
+
+    def stop(self, patience: float = 30.0) -> bool:
+        """End the server and all its processes; False where none ran.
+
+        `patience` is how many seconds it gets to end by itself. Raises ServerError where a
+        process does not even end by SIGKILL, UsageError where it belongs to another account.
+        """
+        with self._locked():
+            found = self._end(self._record(), patience)
+            self._file.unlink(missing_ok=True)
+            return found
+
+    def status(self) -> Status:
+        """How the server is; `service` also tells of one that has died."""
+        record = self._record()
+        if record is None:
+            return Status(running=False)
+        members = self._members(record)
+        leader = self._leader(record)
+        return Status(
+            running=leader is not None,
+            pid=record.pid if leader else 0,
+            uptime=int(procfs.uptime(leader)) if leader else 0,
+            processes=len(members),
+            memory=sum(procfs.memory(member.pid) for member in members),
+            service=record.service,
+        )
+
+    def alive(self) -> bool:
+        """Whether the server's leading process lives."""
+        if self._child is not None and self._child.poll() is not None:
+            return False
+        record = self._record()
+        return record is not None and self._leader(record) is not None
+
+    def exit_status(self) -> int | None:
+        """Exit status of a server that this object started; None while it runs or if unknown."""
+        return None if self._child is None else self._child.poll()
+
+    def attend(self, sink: Callable[[bytes], object], patience: float = 30.0) -> int:
+        """Stay with the server that this object started, passing on what it writes to its log.
+
+        Returns when it has ended: 0 where it ended well or SIGTERM or SIGHUP asked us to end, 130
+        after SIGINT. Raises ServerError where it ended with another status.
+        """
+        with _signals_interrupt(), self.log.open("rb") as log:
+            try:
+                while self.alive():
+                    sink(log.read())
+                    time.sleep(_POLL)
+            except KeyboardInterrupt as interrupt:
+                asked = interrupt.args[0] if interrupt.args else signal.SIGINT
+                self.stop(patience)
+                return 130 if asked == signal.SIGINT else 0
+            finally:
+                sink(log.read())
+        status = self.exit_status()
+        self.stop(0)  # processes that outlived their leader
+        if status:
+            raise ServerError(
+                f"the server ended by itself, {_describe(status)}",
+                why=f"its last words are in {self.log}",
+                mend="read them; then run: bundlectl start",
+            )
+        return 0
+
+    def _spawn(
+        self, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        try:
+            if self.log.exists():
+                self.log.replace(self.log.with_name(self.log.name + ".1"))
+            # Append mode: a tool that empties the log while it is written does no harm.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            log = os.open(self.log, flags, 0o600)
+        except OSError as error:
+            raise from_oserror(error, "opening the server's log") from error
+        try:
+            return subprocess.Popen(
+                list(command),
+                env=dict(environment),
+                cwd=self._layout.run,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=0o077,
+            )
+        except OSError as error:
+            raise ServerError(
+                f"{command[0]}: can't be started: {error.strerror}",
+                mend="run: bundlectl audit, to see what is missing or altered",
+            ) from None
+        finally:
+            os.close(log)
+
+    def _record(self) -> Record | None:
+        try:
+            return from_data(Record, json.loads(self._file.read_bytes()), str(self._file))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise from_oserror(error, "reading the server's record") from error
+        except (ValueError, IntegrityError):
+            return None  # the mark in their environment still finds the processes
+
+    def _write(self, record: Record) -> None:
+        draft = self._file.with_suffix(".new")
+        try:
+            draft.write_text(json.dumps(to_data(record)), "utf-8")
+            draft.replace(self._file)
+        except OSError as error:
+            raise from_oserror(error, "writing the server's record") from error
+
+    def _leader(self, record: Record) -> procfs.Process | None:
+        leader = procfs.read(record.pid)
+        same = leader and leader.started == record.started and record.boot == procfs.boot_id()
+        return leader if leader and same and not leader.dead else None
+
+    def _members(self, record: Record | None) -> list[procfs.Process]:
+        """All living processes of the server, its leader first."""
+        leader = self._leader(record) if record else None
+        pid = leader.pid if leader else 0
+        members = [
+            process
+            for process in procfs.everyone()
+            if process.pid != os.getpid()
+            and (
+                (leader is not None and process.session == pid)
+                or self._mark in procfs.environment(process.pid)
+            )
+        ]
+        return sorted(members, key=lambda process: process.pid != pid)
+
+    def _end(self, record: Record | None, patience: float) -> bool:
+        members = self._members(record)
+        found = bool(members)
+        # The leader alone first: it ends its workers in order. A server whose engine never came up
+        # ignores that, and its workers hang in their own handlers: hence the other two steps.
+        for number, seconds, whom in (
+            (signal.SIGTERM, patience * 2 / 3, slice(0, 1)),
+            (signal.SIGTERM, patience / 3, slice(None)),
+            (signal.SIGKILL, _LAST_PATIENCE, slice(None)),
+        ):
+            if not members:
+                return found
+            for process in members[whom]:
+                _signal(process, number)
+            members = self._wait(members, record, seconds)
+        if members:
+            names = ", ".join(str(process.pid) for process in members)
+            raise ServerError(
+                f"processes of the server do not end: {names}",
+                why="they hang in the kernel, as a rule in a driver",
+                mend="look at: dmesg; a reboot ends them for certain",
+            )
+        return found
+
+    def _wait(
+        self, known: list[procfs.Process], record: Record | None, seconds: float
+    ) -> list[procfs.Process]:
+        """What lives after so many seconds at most: those known before, and those that joined."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if self._child is not None:
+                self._child.poll()  # a zombie of ours would count as a process for others
+            left = [process for process in known if _lives(process)]
+            joined = [process for process in self._members(record) if process not in left]
+            if not left + joined or time.monotonic() >= deadline:
+                return left + joined
+            time.sleep(_POLL)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        try:
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise from_oserror(error, "locking the server's state", self._lock_file) from error
+        try:
+            while not _try_lock(handle):
+                if time.monotonic() >= deadline:
+                    raise UsageError(
+                        "another bundlectl is starting or stopping the server",
+                        mend="wait for it, then run the same command again",
+                    )
+                time.sleep(_POLL)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lives(process: procfs.Process) -> bool:
+    now = procfs.read(process.pid)
+    return now is not None and now.started == process.started and not now.dead
+
+
+def _signal(process: procfs.Process, number: signal.Signals) -> None:
+    if not _lives(process):
+        return
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise UsageError(
+            f"process {process.pid} of the server belongs to another account",
+            mend="run the command as the account that started the server, or as root",
+        ) from None
+
+
+def _describe(status: int) -> str:
+    if status >= 0:
+        return f"with exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP arrive as KeyboardInterrupt with the signal's number, as SIGINT does."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        for other in numbers:  # once is enough; a second one must not cut the ending short
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,0 +1,62 @@
+"""What a server's log gives away: that its engine is dead, and the lines that say why."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+#: vLLM's words for an engine that never came up, or died before its first answer; its processes may
+#: hang for ever after them. (EngineDeadError also ends a healthy stop: this is for starts only.)
+_FATAL = re.compile(
+    rb"EngineCore failed to start|Engine core initialization failed|EngineDeadError"
+)
+_TELLING = re.compile(
+    r"\w*(?:Error|Exception)\b|\bERROR\b|\bCRITICAL\b|error: |[Kk]illed|Fatal Python"
+)
+_TOKENS = re.compile(r"\bhf_\w{8,}|\bsk-[\w-]{8,}|(?i:bearer) +\S+|(?<=://)[^/@\s]+(?=@)")
+_TAIL = 256 << 10  # bytes of the log's end that are searched for telling lines
+_MOST_LINES = 10
+_LONGEST_LINE = 300  # characters
+
+
+class Watch:
+    """Reads a growing log once, looking for the words of a dead engine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def engine_failed(self) -> bool:
+        """Whether the part written since the last call says so."""
+        try:
+            with self._path.open("rb") as log:
+                log.seek(self._offset)
+                data = log.read()
+        except OSError:
+            return False
+        self._offset += len(data)
+        text = self._rest + data
+        self._rest = text[-64:]  # the words may arrive in two pieces
+        return _FATAL.search(text) is not None
+
+
+def telling_lines(path: Path, secrets: Iterable[str] = ()) -> tuple[str, ...]:
+    """The last lines that speak of an error, or the last lines at all; secrets removed."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _TAIL))
+            text = log.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)] or lines
+    chosen = list(dict.fromkeys(telling))[-_MOST_LINES:]
+    return tuple(redact(line, secrets)[:_LONGEST_LINE] for line in chosen)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without the secrets given and without what looks like a token."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "[removed]")
+    return _TOKENS.sub("[removed]", text)
