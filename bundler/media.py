@@ -6,6 +6,7 @@ compared in the same pass, and written once. The folder gets its name when all o
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -20,32 +21,35 @@ Opener = Callable[[], "Iterator[memoryview]"]
 INSTALLER = "install.sh"
 
 
-def check_output(output: Path, name: str, size: int, force: bool) -> Path:
-    """The folder that the bundle will be, if it can be written there.
+def check_output(output: Path, size: int = 0) -> None:
+    """Refuse an output folder that can't be written or has not `size` bytes free.
 
-    `size` is a lower bound in bytes. Raises UsageError where it exists already, FilesystemError
-    where the file system has no room or is not writable.
+    Raises FilesystemError.
     """
-    folder = output / name
-    if folder.exists() and not force:
-        raise UsageError(
-            f"{folder}: exists already",
-            mend="choose another --output or --name, or replace it with --force",
-        )
     try:
         output.mkdir(parents=True, exist_ok=True)
-        probe = output / f".{name}.probe"
-        probe.mkdir(exist_ok=True)
-        probe.rmdir()
+        with tempfile.TemporaryFile(dir=output):
+            pass
         free = shutil.disk_usage(output).free
     except OSError as error:
-        raise from_oserror(error, "preparing the output folder") from None
+        raise from_oserror(error, "preparing the output folder", output) from None
     if free < size:
         raise FilesystemError(
             f"{output}: {free:,} bytes are free, the bundle takes {size:,}",
             mend="free some space or choose another folder with --output",
         )
-    return folder
+
+
+def check_new(folder: Path, force: bool) -> None:
+    """Refuse to write over a bundle that exists.
+
+    Raises UsageError.
+    """
+    if folder.exists() and not force:
+        raise UsageError(
+            f"{folder}: exists already",
+            mend="choose another --output or --name, or replace it with --force",
+        )
 
 
 def write(

@@ -72,9 +72,7 @@ def _undo_binary(data: bytes, placeholder: bytes, old: bytes) -> bytes:
         string = match.group()
         end = match.end() + room * string.count(old)
         if data[match.end() : end].strip(b"\0") or end > len(data):
-            raise IntegrityError(
-                f"the padding after {string[:80]!r} is not as conda-unpack left it"
-            )
+            raise IntegrityError(f"the padding after {string[:80]!r} is not conda-unpack's")
         pieces += [data[done : match.start()], string.replace(old, placeholder)]
         done = end
     return b"".join([*pieces, data[done:]])

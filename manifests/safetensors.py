@@ -113,7 +113,7 @@ def _tensor(name: str, value: Any, bad: Callable[[str], IntegrityError]) -> Tens
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
         raise bad(f"{name!r} needs dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise bad(f"{name!r} has the unknown type {dtype!r}")
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
         raise bad(f"{name!r} has the shape {shape!r} and the offsets {offsets!r}")

@@ -145,7 +145,7 @@ class Supervisor:
         Returns when it has ended: 0 where it ended well or SIGTERM or SIGHUP asked us to end, 130
         after SIGINT. Raises ServerError where it ended with another status.
         """
-        with _signals_interrupt(), self.log.open("rb") as log:
+        with signals_interrupt(), self.log.open("rb") as log:
             try:
                 while self.alive():
                     sink(log.read())
@@ -267,7 +267,8 @@ class Supervisor:
             if self._child is not None:
                 self._child.poll()  # a zombie of ours would count as a process for others
             left = [process for process in known if _lives(process)]
-            joined = [process for process in self._members(record) if process not in left]
+            pids = {process.pid for process in left}
+            joined = [process for process in self._members(record) if process.pid not in pids]
             if not left + joined or time.monotonic() >= deadline:
                 return left + joined
             time.sleep(_POLL)
@@ -329,8 +330,11 @@ def _describe(status: int) -> str:
 
 
 @contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP arrive as KeyboardInterrupt with the signal's number, as SIGINT does."""
+def signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP arrive as KeyboardInterrupt with the signal's number, as SIGINT does.
+
+    For everything that a foreground server must not outlive. Main thread only.
+    """
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         for other in numbers:  # once is enough; a second one must not cut the ending short

@@ -1,0 +1,211 @@
+"""Build what a lock names: the serving environment and the small runtime, packed.
+
+A packed environment is kept under the digest of what went into it, so that another bundle with
+another model, or a run that was interrupted later, does not build it again.
+"""
+
+import hashlib
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundler import bytecode, conda, guard, layout, pack, packplan, relocate
+from bundler.workshop import Workshop
+from manifests import bundle, canonical, tree
+from manifests.console import Console
+from manifests.digests import hash_file
+from manifests.errors import IntegrityError, from_oserror
+from manifests.lock import CondaPackage, Wheel
+from manifests.records import from_data, to_data
+from wheelhouse import install
+
+#: The time of every file in an environment: the earliest that zip archives know. It is not the
+#: lock's, so that two bundles with the same environment share its bytes.
+EPOCH = 315_532_800
+#: Left out of the runtime, which only has to run bundlectl: names as fnmatch patterns.
+_RUNTIME_EXCLUDED = (
+    "include/*",
+    "share/*",
+    "man/*",
+    "*.a",
+    "*.pc",
+    "lib/python*/config-*",
+    "lib/python*/test/*",
+    "lib/python*/idlelib/*",
+    "lib/python*/tkinter/*",
+    "lib/python*/turtledemo/*",
+    "lib/python*/lib2to3/*",
+    "lib/python*/ensurepip/*",
+    "lib/python*/pydoc_data/*",
+)
+_INDEX = "entries.json"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What goes into an environment, and how it is packed."""
+
+    title: str
+    member: str  # name in the bundle's archive
+    conda: tuple[CondaPackage, ...]
+    wheels: tuple[Wheel, ...]
+    compression: str
+    winning: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    ours: bool = False  # bundlectl and manifests go in
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed environment in the cache."""
+
+    sha256: str
+    size: int
+    entries: tuple[tree.Entry, ...]
+    path: Path
+
+    def forget_if_altered(self) -> bool:
+        """Remove it from the cache where its bytes changed, so that the next run builds it."""
+        altered = hash_file(self.path) != self.sha256
+        if altered:
+            shutil.rmtree(self.path.parent)
+        return altered
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What is kept beside a packed environment."""
+
+    sha256: str
+    size: int
+    entries: tuple[tree.Entry, ...]
+
+
+def serving(
+    packages: tuple[CondaPackage, ...], wheels: tuple[Wheel, ...], winning: Sequence[str]
+) -> Contents:
+    """The environment that serves."""
+    return Contents(
+        "serving environment",
+        bundle.ENVIRONMENT_MEMBER,
+        packages,
+        wheels,
+        "zstd",
+        winning=tuple(winning),
+    )
+
+
+def runtime(packages: tuple[CondaPackage, ...], wheels: tuple[Wheel, ...]) -> Contents:
+    """The small Python that runs bundlectl; gzip, because that is what every host can read."""
+    return Contents(
+        "runtime",
+        bundle.RUNTIME_MEMBER,
+        packages,
+        wheels,
+        "gzip",
+        exclude=_RUNTIME_EXCLUDED,
+        ours=True,
+    )
+
+
+def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
+    """The packed environment, from the cache or built now. Everything it needs is in the store.
+
+    Raises IntegrityError where the guard finds something, FilesystemError where space runs out.
+    """
+    folder = workshop.packed / _key(contents)
+    known = _recall(folder, contents)
+    if known is not None:
+        console.say(f"  {contents.title}: built before")
+        return known
+    with workshop.scratch(contents.member.partition(".")[0]) as scratch:
+        prefix = scratch / "prefix"
+        with console.stage(f"build the {contents.title}"):
+            conda.create(contents.conda, prefix, workshop.store, scratch / "conda")
+            install.install(
+                contents.wheels, prefix=prefix, store=workshop.store, scratch=_made(scratch / "pip")
+            )
+            if contents.ours:
+                pack.stage_runtime(prefix)
+            bytecode.drop(prefix)
+            check(prefix, scratch)
+        work = _made(scratch / "packed")
+        members = packplan.plan(prefix, exclude=contents.exclude, winning=contents.winning)
+        archive = work / contents.member
+        with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
+            entries = pack.write(
+                members,
+                archive,
+                compression=contents.compression,
+                epoch=EPOCH,
+                progress=progress,
+            )
+        index = _Index(hash_file(archive), archive.stat().st_size, entries)
+        (work / _INDEX).write_bytes(canonical.dumps(to_data(index)))
+        _publish(work, folder)
+    return Packed(index.sha256, index.size, entries, folder / contents.member)
+
+
+def check(prefix: Path, scratch: Path) -> None:
+    """Refuse an environment that would not work where it goes.
+
+    Raises IntegrityError with everything that is wrong.
+    """
+    guard.check(prefix)
+    problems = install.check(prefix, _made(scratch / "check"))
+    if problems:
+        raise IntegrityError(
+            "the installed wheels don't fit each other",
+            findings=problems,
+            mend="report it with the lock: the stack's data has to be corrected",
+        )
+
+
+def _key(contents: Contents) -> str:
+    """The digest of everything that decides the packed bytes."""
+    code = [Path(str(module.__file__)) for module in (pack, packplan, relocate, layout)]
+    if contents.ours:
+        code += [path for name in pack.OURS for path in _files_of(name)]
+    question = {
+        "conda": [package.sha256 for package in contents.conda],
+        "wheels": [wheel.sha256 for wheel in contents.wheels],
+        "winning": contents.winning,
+        "exclude": contents.exclude,
+        "compression": contents.compression,
+        "code": [hash_file(path) for path in code],
+    }
+    return hashlib.sha256(canonical.dumps(question)).hexdigest()[:32]
+
+
+def _files_of(package: str) -> list[Path]:
+    """The files of a package of ours, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None  # stage_runtime has copied it
+    folder = Path(spec.origin).parent
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".sh"))
+
+
+def _recall(folder: Path, contents: Contents) -> Packed | None:
+    try:
+        index = from_data(_Index, canonical.loads((folder / _INDEX).read_bytes()))
+        same = (folder / contents.member).stat().st_size == index.size
+    except (OSError, ValueError, IntegrityError):
+        return None
+    path = folder / contents.member
+    return Packed(index.sha256, index.size, index.entries, path) if same else None
+
+
+def _publish(work: Path, folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        work.rename(folder)
+    except OSError as error:
+        raise from_oserror(error, "keeping the packed environment") from error
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

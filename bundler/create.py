@@ -1,0 +1,218 @@
+"""`bundle create`, from a request to a folder on the media: lock, fetch, build, write."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from bundler import building, conda, media
+from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
+from bundler.models import Snapshot, stream
+from bundler.request import Request
+from bundler.workshop import Workshop
+from manifests import FORMAT_VERSION, __version__, bundle
+from manifests.bundle import Manifest, Member, Needs, ServedModel
+from manifests.console import Console
+from manifests.errors import IntegrityError, UsageError
+from manifests.lock import COMPUTED, Lock
+from manifests.names import MEDIA_NAME, check_path
+from wheelhouse.fetch import Fetcher
+from wheelhouse.lockwheels import obtain
+from wheelhouse.sources import Sources, from_settings
+
+
+@dataclass(frozen=True)
+class Created:
+    """A bundle that was written."""
+
+    folder: Path
+    manifest: Manifest
+    digest: str  # the manifest's sha256
+    size: int  # bytes on the media
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A request after looking at what it needs, before anything long."""
+
+    request: Request
+    choice: Choice
+    sources: Sources
+    workshop: Workshop
+
+
+def draft(request: Request, workshop: Workshop) -> Draft:
+    """Look at a request: flags, output folder, stack, model's place.
+
+    Raises UsageError, TargetError, SourceError or FilesystemError.
+    """
+    choice = choose(request, workshop)
+    check_name(request.name)
+    media.check_output(request.output)
+    if request.name:
+        media.check_new(request.output / request.name, request.force)
+    return Draft(request, choice, from_settings(request.index_url, request.find_links), workshop)
+
+
+def lock(draft: Draft, console: Console) -> Lock:
+    """The lock to follow: the one named, or one made now."""
+    request = draft.request
+    if request.lock is not None and request.lock.exists():
+        return follow_lock(request, draft.choice, request.lock)
+    return make_lock(request, draft.choice, draft.sources, draft.workshop, console)
+
+
+def create(draft: Draft, locked: Lock, console: Console) -> Created:
+    """Fetch and build what the lock names, and write the bundle.
+
+    Raises the errors of every step; a re-run continues with what is in the cache.
+    """
+    request, choice, workshop = draft.request, draft.choice, draft.workshop
+    name = request.name or bundle_name(locked)
+    weights = sum(file.size for file in locked.model.files)
+    folder = request.output / name
+    media.check_new(folder, request.force)
+    media.check_output(request.output, weights)
+    snapshot = _fetch(draft, locked, console)
+    serving = building.build(
+        building.serving(locked.conda, locked.wheels, choice.stack.winning_libraries),
+        workshop,
+        console,
+    )
+    runtime = building.build(
+        building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, console
+    )
+    locked = replace(locked, model=snapshot.model)
+    manifest = describe(name, request, choice, locked, snapshot, serving, runtime)
+    size = manifest.archive_length(len(manifest.dump()))
+    media.check_output(request.output, size)
+    contents: dict[str, media.Opener] = {
+        bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
+        bundle.ENVIRONMENT_MEMBER: media.file_opener(serving.path),
+        bundle.LOCK_MEMBER: media.bytes_opener(locked.dump()),
+        **{
+            bundle.MODEL_FOLDER + file.path: partial(stream, snapshot.files[file.path], file)
+            for file in snapshot.model.files
+        },
+    }
+    try:
+        with console.stage(f"write {folder.name}", size) as progress:
+            digest = media.write(folder, manifest, contents, progress)
+    except IntegrityError as error:
+        if runtime.forget_if_altered() | serving.forget_if_altered():
+            error.mend = "run the same command again: what went bad in the cache is built anew"
+        raise
+    return Created(folder, manifest, digest, size)
+
+
+def _fetch(draft: Draft, locked: Lock, console: Console) -> Snapshot:
+    request, workshop = draft.request, draft.workshop
+    packages = {*locked.conda, *locked.runtime_conda}
+    fetcher = Fetcher(draft.sources, workshop.store, offline=request.offline)
+    missing = [package for package in packages if not workshop.store.has(package.sha256)]
+    if missing:
+        with (
+            workshop.scratch("channel") as scratch,
+            console.stage("fetch the conda packages", sum(p.size for p in missing)) as progress,
+        ):
+            source = open_channel(request.channel, scratch)
+            conda.fetch(missing, source, fetcher, progress)
+    with console.stage(f"fetch {len(locked.wheels)} wheels") as progress:
+        obtain(
+            (*locked.wheels, *locked.runtime_wheels),
+            draft.choice.stack,
+            locked.flavour,
+            sources=draft.sources,
+            store=workshop.store,
+            offline=request.offline,
+            progress=progress,
+        )
+    weights = sum(file.size for file in locked.model.files)
+    with console.stage(f"fetch the model {locked.model.name}", weights) as progress:
+        return draft.choice.model.fetch(locked.model, progress)
+
+
+def describe(
+    name: str,
+    request: Request,
+    choice: Choice,
+    locked: Lock,
+    snapshot: Snapshot,
+    serving: building.Packed,
+    runtime: building.Packed,
+) -> Manifest:
+    """The manifest of what is about to be written."""
+    papers = locked.dump()
+    members = (
+        Member(bundle.RUNTIME_MEMBER, bundle.RUNTIME, runtime.size, runtime.sha256),
+        Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, serving.size, serving.sha256),
+        Member(bundle.LOCK_MEMBER, bundle.DOCUMENT, len(papers), bundle.digest_of(papers)),
+        *(
+            Member(check_path(bundle.MODEL_FOLDER + f.path), bundle.MODEL, f.size, f.sha256)
+            for f in snapshot.model.files
+        ),
+    )
+    stack = choice.stack
+    return Manifest(
+        schema=FORMAT_VERSION,
+        name=name,
+        sequence=locked.created,
+        created=locked.created,
+        tool=f"vllm-bundle {__version__}",
+        target=locked.target,
+        stack=locked.stack,
+        flavour=locked.flavour,
+        server=stack.server,
+        needs=Needs(
+            glibc=max(locked.target.glibc, stack.glibc, key=_numbers),
+            cpu_flags=stack.cpu_flags,
+            memory=stack.server.memory + snapshot.checkpoint.weight_bytes,
+        ),
+        model=ServedModel(
+            locked.model.name, locked.model.source, locked.model.revision, locked.model.licence
+        ),
+        thinking=request.thinking,
+        lock_sha256=locked.digest(),
+        members=members,
+        environment=serving.entries,
+        runtime=runtime.entries,
+        derived=tuple(wheel.derived for wheel in locked.wheels if wheel.derived is not None),
+        unpublished=_unpublished(locked),
+        notes=locked.notes,
+    )
+
+
+def _unpublished(locked: Lock) -> tuple[str, ...]:
+    """Digests that no publisher vouches for: they protect the way from this machine on."""
+    lines = [
+        f"{wheel.filename}: sha256 computed here, from a local folder"
+        for wheel in (*locked.wheels, *locked.runtime_wheels)
+        if wheel.digest_from == COMPUTED and wheel.derived is None
+    ]
+    if locked.channel == conda.HOST:
+        lines.append("conda packages: made on the building machine from its own Python")
+    if any(file.digest_from == COMPUTED for file in locked.model.files):
+        lines.append(f"model {locked.model.name}: sha256 computed here, from a local folder")
+    return tuple(lines)
+
+
+def bundle_name(locked: Lock) -> str:
+    """`MODEL+STACK+GPU`, as a name that every file system takes."""
+    text = "+".join((locked.model.name, locked.stack, *locked.target.gpus)).lower()
+    return re.sub(r"[^a-z0-9._+-]", "-", text)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that some shell or file system would not take.
+
+    Raises UsageError.
+    """
+    if name and not MEDIA_NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r} has characters that are not allowed",
+            mend="use letters, digits and . _ + @ -, at most 200, starting with a letter or digit",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

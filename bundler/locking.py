@@ -1,0 +1,191 @@
+"""Make a lock: decide everything, pin it by digest, build nothing."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundler import conda, hostchannel
+from bundler.models import ModelSource, resolve
+from bundler.request import Request, check_version
+from bundler.workshop import Workshop
+from manifests import gpu, lock, stack
+from manifests.checkpoint import Rules
+from manifests.console import Console
+from manifests.errors import TargetError, UsageError
+from manifests.lock import CondaPackage, Lock, Target
+from manifests.stack import Stack
+from wheelhouse.fetch import Fetcher
+from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
+from wheelhouse.sources import Sources
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What follows from the request alone, before anything is asked of anybody."""
+
+    target: Target
+    stack: Stack
+    model: ModelSource
+
+
+def choose(request: Request, workshop: Workshop) -> Choice:
+    """Target, stack and the model's source.
+
+    Raises UsageError or TargetError for a request that can't be fulfilled.
+    """
+    check_version("--python", request.python)
+    check_version("--glibc", request.glibc)
+    gpus = gpu.parse(request.gpu)
+    chosen = stack.named(request.stack) if request.stack else stack.choose(gpus)
+    if not set(gpus) <= set(chosen.gpus):
+        raise UsageError(
+            f"the stack {chosen.name} does not serve {', '.join(gpus)}",
+            mend=f"it serves {', '.join(chosen.gpus)}; leave --stack away to have one chosen",
+        )
+    host = request.channel == conda.HOST
+    python = request.python or (_running_python() if host else chosen.python[0])
+    if python not in chosen.python or (host and python != _running_python()):
+        raise UsageError(
+            f"Python {python} does not go with the stack {chosen.name}"
+            if python not in chosen.python
+            else f"--channel host is made from this Python {_running_python()}, not {python}",
+            why=f"the stack takes Python {' or '.join(chosen.python)}",
+            mend="run `bundle` under one of them, or use --channel with a conda channel"
+            if host
+            else f"choose --python {chosen.python[0]}",
+        )
+    glibc = request.glibc or (hostchannel.host_glibc() if host else chosen.glibc)
+    if _numbers(glibc) < _numbers(chosen.glibc):
+        raise TargetError(
+            f"the target has glibc {glibc}, the stack {chosen.name} needs {chosen.glibc}",
+            mend="use a newer distribution there, or another --stack",
+        )
+    source = resolve(
+        request.model,
+        workshop.store,
+        Rules(architectures=chosen.architectures),
+        endpoint=request.endpoint,
+        offline=request.offline,
+    )
+    return Choice(Target(gpus, glibc, python), chosen, source)
+
+
+def make_lock(
+    request: Request, choice: Choice, sources: Sources, workshop: Workshop, console: Console
+) -> Lock:
+    """Solve, resolve, and pin the model.
+
+    Raises SourceError, TargetError, UsageError, IntegrityError or FilesystemError.
+    """
+    # The model first: it is where most mistakes are, and the quickest to look at.
+    with console.stage("look at the model", choice.model.reads()) as progress:
+        model = choice.model.lock(progress)
+    target, chosen = choice.target, choice.stack
+    python = f"python {target.python}.*"
+    with workshop.scratch("lock") as scratch:
+        with console.stage("solve the conda environment"):
+            source = open_channel(request.channel, scratch)
+            packages = _solve(source, (python, *chosen.conda), target, workshop, request.offline)
+            runtime = _solve(source, (python,), target, workshop, request.offline)
+        with console.stage("fetch the conda packages") as progress:
+            fetcher = Fetcher(sources, workshop.store, offline=request.offline)
+            conda.fetch({*packages, *runtime}, source, fetcher, progress)
+        with console.stage(f"resolve the wheels of {chosen.name}"):
+            interpreter = scratch / "python"
+            conda.create(runtime, interpreter, workshop.store, scratch / "conda")
+            flavour, wheels = lock_wheels(
+                chosen,
+                AUTO,
+                python=interpreter / "bin/python",
+                target=target,
+                sources=sources,
+                store=workshop.store,
+                scratch=_made(scratch / "wheels"),
+                offline=request.offline,
+            )
+            runtime_wheels = lock_requirements(
+                chosen.runtime,
+                date=chosen.resolution_date,
+                python=interpreter / "bin/python",
+                target=target,
+                sources=sources,
+                store=workshop.store,
+                scratch=_made(scratch / "runtime-wheels"),
+                offline=request.offline,
+            )
+    return Lock(
+        schema=lock.SCHEMA,
+        created=epoch(),
+        target=target,
+        stack=chosen.name,
+        channel=source.name,
+        flavour=flavour,
+        conda=packages,
+        runtime_conda=runtime,
+        wheels=wheels,
+        runtime_wheels=runtime_wheels,
+        model=model,
+        notes=sources.ignored,
+    )
+
+
+def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
+    """Read a lock that the request must agree with.
+
+    Raises UsageError where they differ.
+    """
+    found = lock.load(path)
+    asked = {
+        "--stack": (request.stack or found.stack, found.stack),
+        "--gpu": (",".join(choice.target.gpus), ",".join(found.target.gpus)),
+        "--python": (request.python or found.target.python, found.target.python),
+        "--glibc": (request.glibc or found.target.glibc, found.target.glibc),
+    }
+    for option, (wanted, locked) in asked.items():
+        if wanted != locked:
+            raise UsageError(
+                f"{path}: was made for {option} {locked}, asked for is {wanted}",
+                mend=f"leave {option} away, or make another lock with `bundle lock`",
+            )
+    return found
+
+
+def epoch() -> int:
+    """The time of a lock: now, or SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/).
+
+    Raises UsageError where that is no number.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if text and not text.isdigit():
+        raise UsageError(f"SOURCE_DATE_EPOCH is {text!r}", mend="set it to seconds since the epoch")
+    return int(text) if text else int(time.time())
+
+
+def open_channel(value: str, scratch: Path) -> conda.Channel:
+    """The channel that `--channel` names; `host` is made in `scratch`."""
+    return conda.channel(value, lambda: hostchannel.build(scratch / "host-channel"))
+
+
+def _solve(
+    source: conda.Channel,
+    specs: tuple[str, ...],
+    target: Target,
+    workshop: Workshop,
+    offline: bool,
+) -> tuple[CondaPackage, ...]:
+    return conda.solve(source, specs, target, workshop.repodata, offline=offline)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _running_python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -1,0 +1,136 @@
+"""A model on a Hub: pinned to a commit, every byte compared with the digest the Hub published.
+
+The Hub's own client finds the model, its commit, its digests and the user's token. It does not
+compare digests after a download and does not continue one after a kill, so the bytes come through
+`bundler.models.download`.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from threading import Event
+
+from huggingface_hub import constants, hf_hub_url
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # no __all__
+
+from bundler.models import catalogue
+from bundler.models.card import licence_of
+from bundler.models.download import Remote, download, read_small
+from bundler.models.selection import select
+from bundler.models.source import Snapshot, serialised
+from manifests.checkpoint import Rules, inspect, preview
+from manifests.errors import SourceError
+from manifests.lock import Model, ModelFile
+from manifests.names import check_path
+from wheelhouse.store import Progress, Store, silent
+
+#: Files at a time. More gains nothing where one stream fills the line, and Hubs throttle.
+PARALLEL = 4
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """`repository` at `revision` (a branch, a tag or a commit) on the Hub at `endpoint`."""
+
+    repository: str
+    store: Store
+    rules: Rules
+    revision: str = "main"
+    endpoint: str | None = None
+    offline: bool = False
+    timeout: float = 30  # seconds without a byte
+    pause: float = 1  # seconds before the first repetition; doubles each time
+
+    def reads(self) -> int:
+        """Nothing worth a progress bar: `lock` reads a few small files."""
+        return 0
+
+    def lock(self, progress: Progress = silent) -> Model:  # noqa: ARG002 - the interface's
+        """Pin commit and digests; get the small files and judge what can be judged by them."""
+        if self.offline:
+            raise SourceError(
+                f"{self.repository}: not locked yet, and --offline forbids asking the Hub",
+                mend="run once without --offline, or name a local folder",
+            )
+        found = catalogue.find(
+            self.repository, self.revision, self._endpoint(), self.timeout, self.pause
+        )
+        taken, left_out = select(found.files, self.rules)
+        files = {check_path(name): found.files[name] for name in taken}
+        model = Model(
+            name=found.repository.rpartition("/")[2],
+            source=f"hf:{found.repository}",
+            revision=found.commit,
+            files=tuple(files.values()),
+        )
+        where = f"{found.repository}@{found.commit[:12]}"
+        # Where access is refused it shows at the first of them, before anything long.
+        small = {file.path: self._small(model, file) for file in model.files if file.git_blob}
+        paths = {name: self.store.path(file.sha256) for name, file in small.items()}
+        preview(paths, files, self.rules, where=where, left_out=left_out)
+        card = paths.get("README.md")
+        stated = licence_of(card.read_text("utf-8", "replace")) if card else ""
+        return replace(
+            model,
+            files=tuple(small.get(file.path, file) for file in model.files),
+            licence=stated or found.licence,
+        )
+
+    def fetch(self, model: Model, progress: Progress = silent) -> Snapshot:
+        """Fill the store with the locked files, several at a time; what is there is not asked for.
+
+        Objects that are in the store already are hashed again before they are used.
+        """
+        stop, count = Event(), serialised(progress)
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            jobs = [pool.submit(self._fetch, model, file, count, stop) for file in model.files]
+            try:
+                # Not in order: the first failure must end the others, not wait for them.
+                for job in as_completed(jobs):
+                    job.result()
+            except BaseException:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        files = tuple(job.result() for job in jobs)
+        paths = {file.path: self.store.path(file.sha256) for file in files}
+        where = f"{self.repository}@{model.revision[:12]}"
+        return Snapshot(replace(model, files=files), paths, inspect(paths, self.rules, where=where))
+
+    def _fetch(self, model: Model, file: ModelFile, progress: Progress, stop: Event) -> ModelFile:
+        if not file.sha256:
+            done = self._small(model, file)
+            progress(file.size)
+            return done
+        if self.store.has(file.sha256):
+            self.store.verified(file.sha256, file.path, progress)
+        elif self.offline:
+            raise SourceError(
+                f"{file.path}: not in the store, and --offline forbids fetching it",
+                mend="run once without --offline",
+            )
+        else:
+            download(self._remote(model, file), self.store, progress, stop)
+        return file
+
+    def _small(self, model: Model, file: ModelFile) -> ModelFile:
+        """A file outside LFS, for which only a git blob id is published, with its sha256."""
+        return replace(file, sha256=read_small(self._remote(model, file), self.store))
+
+    def _remote(self, model: Model, file: ModelFile) -> Remote:
+        repository = model.source.removeprefix("hf:")
+        endpoint = self._endpoint()
+        return Remote(
+            file=file,
+            url=hf_hub_url(repository, file.path, revision=model.revision, endpoint=endpoint),
+            # The token is read anew each time and kept nowhere.
+            headers=build_hf_headers,
+            repository=repository,
+            timeout=self.timeout,
+            pause=self.pause,
+        )
+
+    def _endpoint(self) -> str:
+        # The client reads HF_ENDPOINT once, when it is imported.
+        chosen = self.endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+        return chosen.rstrip("/")

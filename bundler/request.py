@@ -1,0 +1,76 @@
+"""What a person asks for: flags, else `bundle.toml` in the working folder, else defaults."""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manifests.errors import UsageError
+
+SETTINGS_FILE = "bundle.toml"
+_VERSION = re.compile(r"\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One bundle, as it was asked for. Empty texts mean: choose, and say what was chosen."""
+
+    gpu: str
+    model: str
+    output: Path
+    channel: str
+    stack: str = ""
+    python: str = ""
+    glibc: str = ""
+    name: str = ""
+    thinking: bool = True
+    index_url: str | None = None
+    find_links: tuple[str, ...] = ()
+    endpoint: str | None = None
+    lock: Path | None = None
+    offline: bool = False
+    force: bool = False
+
+
+def check_version(option: str, text: str) -> None:
+    """Refuse what is no MAJOR.MINOR.
+
+    Raises UsageError.
+    """
+    if text and not _VERSION.fullmatch(text):
+        raise UsageError(f"{option} {text}: not a version", mend=f"for example {option} 3.11")
+
+
+def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
+    """The settings in a file; keys are the long flags with underscores.
+
+    Raises UsageError for a file that is not TOML, an unknown key (naming the nearest) or a value
+    of the wrong type.
+    """
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: can't be read: {error}", mend="correct that file") from None
+    for key, value in data.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+            raise UsageError(f"{path}: unknown key {key!r}", mend=hint)
+        if not isinstance(value, known[key]):
+            kind = known[key].__name__
+            raise UsageError(f"{path}: {key} must be a {kind}, found {value!r}")
+    return data
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where everything that was fetched or built is kept (XDG base directory specification)."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "vllm-bundle"
+    return Path(environ.get("HOME") or "/tmp") / ".cache/vllm-bundle"  # noqa: S108 - no home at all

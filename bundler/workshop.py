@@ -1,0 +1,69 @@
+"""The cache folder and the work folders of one run.
+
+```
+objects/    the content-addressed store        packed/KEY/   packed environments, by what is in them
+repodata/   channels' indexes                  work/NAME/    scratch of a running step, then gone
+```
+"""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from manifests.errors import UsageError, from_oserror
+from wheelhouse.store import Store
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Everything that `bundle` keeps between runs."""
+
+    root: Path
+
+    @property
+    def store(self) -> Store:
+        """What was fetched, by sha256."""
+        return Store(self.root / "objects")
+
+    @property
+    def repodata(self) -> Path:
+        """Indexes of conda channels."""
+        return self.root / "repodata"
+
+    @property
+    def packed(self) -> Path:
+        """Packed environments."""
+        return self.root / "packed"
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder for one step; what a killed run left in it is removed first.
+
+        Raises UsageError where another run is at the same step, FilesystemError.
+        """
+        folder = self.root / "work" / name
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with folder.with_suffix(".lock").open("w") as lock:
+                _lock(lock.fileno(), folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                try:
+                    yield folder
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            raise from_oserror(error, "working in the cache folder") from error
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(
+            f"{folder}: another `bundle` is at work there",
+            mend="wait until it has ended, or give this one another --cache",
+        ) from None

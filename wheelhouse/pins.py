@@ -1,0 +1,99 @@
+"""pip-compile, run for the target: from requirements to exact versions."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from manifests.errors import SourceError
+from wheelhouse.sources import Sources, local_path
+from wheelhouse.toolbox import Toolbox
+
+#: Nothing in the output but NAME==VERSION; setuptools and pip are packages like any other.
+_FLAGS = (
+    "--verbose",  # or pip would not say what a conflict is caused by
+    "--no-config",
+    "--no-header",
+    "--no-annotate",
+    "--no-emit-index-url",
+    "--no-emit-trusted-host",
+    "--no-emit-find-links",
+    "--no-emit-options",
+    "--strip-extras",
+    "--allow-unsafe",
+    "--resolver=backtracking",
+)
+
+
+class Unresolved(SourceError):
+    """pip-compile found no set of versions; `findings` holds its own words."""
+
+
+def compile_pins(
+    requirements: Sequence[str], toolbox: Toolbox, sources: Sources, date: str, scratch: Path
+) -> dict[str, Version]:
+    """Versions by normalised name, resolved by pip-tools under the target's interpreter.
+
+    Raises Unresolved with pip's essential lines.
+    """
+    wanted, pinned = scratch / "requirements.in", scratch / "requirements.txt"
+    wanted.write_text("".join(f"{line}\n" for line in requirements), "utf-8")
+    done = toolbox.run(
+        *("-m", "piptools", "compile", str(wanted), "--output-file", str(pinned), *_FLAGS),
+        *("--cache-dir", str(scratch / "pip-tools")),
+        environment=_settings(sources, date, scratch),
+    )
+    if done.returncode:
+        raise Unresolved(
+            "pip-tools found no set of wheels for the requirements",
+            findings=_essence(done.stdout + done.stderr),
+        )
+    pins: dict[str, Version] = {}
+    for line in pinned.read_text("utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        requirement = Requirement(line)
+        (specifier,) = requirement.specifier
+        pins[canonicalize_name(requirement.name)] = Version(specifier.version)
+    return pins
+
+
+def _settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
+    """Settings for pip as variables: a command line, where secrets would show, is public."""
+    settings = {
+        "PIP_ONLY_BINARY": ":all:",
+        "PIP_CACHE_DIR": str(scratch / "pip"),
+        "PIP_FIND_LINKS": " ".join(map(_as_url, sources.find_links)),
+        "PIP_UPLOADED_PRIOR_TO": date,
+        "PIP_CERT": sources.cert,
+        "PIP_CLIENT_CERT": sources.client_cert,
+        "PIP_PROXY": sources.proxy,
+        "PIP_TIMEOUT": str(int(sources.timeout)),
+        "PIP_RETRIES": "3",
+        **({"PIP_INDEX_URL": sources.index_url} if sources.index_url else {"PIP_NO_INDEX": "1"}),
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+def _as_url(place: str) -> str:
+    """A folder as URL: pip splits this setting at white space, which a folder's name may hold."""
+    path = local_path(place)
+    return path.absolute().as_uri() if path else place
+
+
+_VERSIONS = re.compile(r" \(from versions: .*\)$")
+#: How pip's own sentences about a failure begin or go on; the rest is log and traceback.
+_SAID = re.compile(
+    r"Could not find |No matching distribution |The user requested "
+    r"|.+ depends on |.* does not provide upload-time"
+)
+
+
+def _essence(output: str) -> tuple[str, ...]:
+    """The sentences of pip's complaint, without log, traceback and the list of all versions."""
+    lines = (line.strip().removeprefix("ERROR: ") for line in output.splitlines())
+    said = [_VERSIONS.sub("", line) for line in lines if _SAID.match(line)]
+    return tuple(dict.fromkeys(said))[:12] or tuple(output.strip().splitlines()[-1:])

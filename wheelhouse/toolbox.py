@@ -1,0 +1,132 @@
+"""pip-tools under a foreign interpreter that has no pip: tools beside it, nothing in its prefix.
+
+The tools are copies of the distributions that the running builder uses, in a scratch folder on
+PYTHONPATH. Beside them lies `_manylinux.py`, the hook of PEP 600 by which an interpreter says which
+manylinux wheels fit: so pip, pip-tools and packaging all see the target's glibc instead of the
+builder's.
+"""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from manifests.errors import UsageError
+from manifests.lock import Target
+
+#: pip-tools and what it requires, as in its METADATA; tomli only where the builder has it.
+_DISTRIBUTIONS = ("pip", "pip-tools", "click", "build", "pyproject_hooks", "packaging", "wheel")
+_OPTIONAL = ("setuptools", "tomli")
+
+# https://peps.python.org/pep-0600/#package-installers
+_MANYLINUX = """\
+def manylinux_compatible(major, minor, arch):
+    return (major, minor) <= ({glibc}) and arch == {arch!r}
+"""
+_PLATFORM = """\
+import json, platform
+from packaging.tags import sys_tags
+tags = [str(tag) for tag in sys_tags()]
+print(json.dumps({"python": platform.python_version(), "tags": tags}))
+"""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What the target's interpreter accepts."""
+
+    python: str  # full version, "3.11.9"
+    glibc: str  # "2.28"
+    arch: str  # "x86_64"
+    tags: tuple[str, ...]  # best first
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools' folder and the interpreter that runs them."""
+
+    folder: Path
+    python: Path
+    target: Target
+
+    def run(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the interpreter with the tools in reach and nothing of the caller's environment.
+
+        `environment` is added. Raises UsageError where the interpreter can't be started.
+        """
+        clean = {
+            "PATH": os.defpath,
+            "HOME": str(self.folder),
+            "LC_ALL": "C.UTF-8",
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONNOUSERSITE": "1",
+            "PYTHONPATH": str(self.folder),
+            "TMPDIR": str(self.folder.parent),
+        }
+        try:
+            return subprocess.run(
+                [str(self.python), *arguments],
+                env=clean | dict(environment or {}),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{self.python}: the interpreter can't be started ({error.strerror})"
+            ) from error
+
+    def platform(self) -> Platform:
+        """Ask the interpreter what it accepts.
+
+        Raises UsageError where it is not of the Python that the target names.
+        """
+        done = self.run("-c", _PLATFORM)
+        if done.returncode:
+            raise UsageError(f"{self.python}: does not run", why=done.stderr.strip()[-300:])
+        found = json.loads(done.stdout)
+        if found["python"].rpartition(".")[0] != self.target.python:
+            raise UsageError(
+                f"{self.python} is Python {found['python']}, the target's is {self.target.python}"
+            )
+        return Platform(found["python"], self.target.glibc, self.target.arch, tuple(found["tags"]))
+
+
+def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
+    """Lay the tools out below a scratch folder.
+
+    Raises UsageError where the running builder lacks one of them.
+    """
+    folder = scratch / "tools"
+    folder.mkdir(parents=True)
+    for name in (*_DISTRIBUTIONS, *_OPTIONAL):
+        try:
+            _copy(importlib.metadata.distribution(name), folder)
+        except importlib.metadata.PackageNotFoundError:
+            if name not in _OPTIONAL:
+                raise UsageError(
+                    f"the builder's Python has no {name}",
+                    mend="install vllm-bundle again: `pip install vllm-bundle` brings it",
+                ) from None
+    hook = _MANYLINUX.format(glibc=", ".join(target.glibc.split(".")), arch=target.arch)
+    (folder / "_manylinux.py").write_text(hook, "ascii")
+    return Toolbox(folder, python, target)
+
+
+def _copy(distribution: importlib.metadata.Distribution, folder: Path) -> None:
+    for file in distribution.files or ():
+        if ".." not in file.parts and file.suffix != ".pyc":
+            destination = folder / file
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(file.locate()), destination)
