@@ -44,8 +44,6 @@ HOST = "host"
 
 #: The oldest kernel that RHEL 8 and its kin run; conda-forge's packages ask for less.
 _LINUX = "4.18"
-#: Anaconda's servers take a token as a part of the path.
-_TOKEN = re.compile(r"/t/[A-Za-z0-9_-]{6,}(?=/)")
 _WAYS_OUT = (
     "name a mirror that can be reached with --channel URL, "
     "or make one from this machine's Python with --channel host"
@@ -86,7 +84,7 @@ def channel(value: str, make_host: Callable[[], Path]) -> Channel:
             f"--channel {value!r} is not a URL",
             mend=f"give https://…, file:///…, or host; without --channel it is {CONDA_FORGE}",
         )
-    return Channel(_TOKEN.sub("", public_url(value)).rstrip("/"), value.rstrip("/"))
+    return Channel(public_url(value).rstrip("/"), value.rstrip("/"))
 
 
 def solve(

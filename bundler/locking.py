@@ -138,7 +138,7 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
     """
     found = lock.load(path)
     asked = {
-        "--stack": (request.stack or found.stack, found.stack),
+        "--stack": (choice.stack.name if request.stack else found.stack, found.stack),
         "--gpu": (",".join(choice.target.gpus), ",".join(found.target.gpus)),
         "--python": (request.python or found.target.python, found.target.python),
         "--glibc": (request.glibc or found.target.glibc, found.target.glibc),

@@ -10,6 +10,8 @@ from manifests.errors import IntegrityError
 SAFE_NAME = re.compile(r"[A-Za-z0-9_.+@=,~ ()\[\]{}!#$%&'^-]{1,255}")
 #: Names on the media themselves, which pass through `sh`.
 MEDIA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,199}")
+#: Conda channels take an access token as two parts of the path, /t/TOKEN/channel.
+_CONDA_TOKEN = re.compile(r"/t/[A-Za-z0-9_-]{6,}(?=/)")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -44,7 +46,7 @@ def check_link(path: str, target: str) -> str:
 
 
 def public_url(url: str) -> str:
-    """A URL as it may be kept: without user, password, query and fragment (tokens hide in each)."""
+    """A URL as it may be kept: without user, password, query, fragment and conda token."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return urlunsplit((parts.scheme, host, _CONDA_TOKEN.sub("", parts.path), "", ""))

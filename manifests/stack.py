@@ -4,8 +4,9 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
-from manifests.errors import TargetError, UsageError
+from manifests.errors import IntegrityError, TargetError, UsageError
 from manifests.records import from_data
 
 
@@ -77,15 +78,27 @@ def stacks() -> dict[str, Stack]:
 
 
 def named(name: str) -> Stack:
-    """The stack of that name.
+    """The stack of that name, or the one in a file of your own whose name ends in `.toml`.
 
-    Raises UsageError naming those that exist.
+    Raises UsageError naming those that exist, or saying what is wrong with the file.
     """
+    if name.endswith(".toml"):
+        return _from_file(Path(name))
     try:
         return stacks()[name]
     except KeyError:
         known = ", ".join(sorted(stacks()))
         raise UsageError(f"unknown stack {name!r}", mend=f"choose one of: {known}") from None
+
+
+def _from_file(path: Path) -> Stack:
+    try:
+        return from_data(Stack, tomllib.loads(path.read_text("utf-8")), path.name)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, IntegrityError) as error:
+        raise UsageError(
+            f"{path}: not a stack: {error}",
+            mend="take a file of manifests/stacks/ as a pattern",
+        ) from None
 
 
 def choose(gpus: tuple[str, ...]) -> Stack:

@@ -4,6 +4,7 @@ pip-tools decides the versions; then, for every pin, the file that pip would tak
 that its source published are read from the source itself.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from wheelhouse.index import Index, Link
 from wheelhouse.pins import Unresolved, compile_pins
 from wheelhouse.sources import Sources
 from wheelhouse.toolbox import prepare
+
+#: pip's sentences that end in a requirement which it could not meet.
+_STUMBLED = re.compile(
+    r"(?:No matching distribution found for| depends on) ([^()]+?)(?: \(from .*)?$"
+)
 
 
 class Resolver:
@@ -115,11 +121,12 @@ class Resolver:
     def _explained(self, error: Unresolved) -> SourceError | TargetError:
         """The failure, with what the sources say about the project that it stumbled over."""
         for line in error.findings:
-            text = line.partition("No matching distribution found for ")[2]
-            if text:
-                wanted = Requirement(text.split(" (from")[0].strip())
-                if best(self._judge.matching(self._index, wanted)) is None:
-                    return self._refusal(wanted)
+            match = _STUMBLED.search(line)
+            if match is None:
+                continue
+            wanted = Requirement(match[1].replace(" and ", ","))
+            if best(self._judge.matching(self._index, wanted)) is None:
+                return self._refusal(wanted)
         return error
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 from bundlectl import apikey, config, install, preflight, service, smoke
 from bundlectl.layout import Layout, check_prefix, default_prefix
 from bundlectl.media import Media
-from bundlectl.process import Supervisor
+from bundlectl.process import Supervisor, signals_interrupt
 from manifests import __version__, audit, exitcodes, placement
 from manifests.audit.report import size_of
 from manifests.console import Console, size
@@ -184,7 +184,10 @@ def _start(run: Run) -> int:
 
 def _foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
     layout = run.layout
-    with service.launched(layout, release, settings) as (supervisor, target):
+    with (
+        signals_interrupt(),
+        service.launched(layout, release, settings) as (supervisor, target),
+    ):
         with run.console.stage(_STARTING, unit="s") as progress:
             started = service.prove(layout, supervisor, target, settings, _seconds(progress))
         service.switch(layout, release)

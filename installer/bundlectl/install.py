@@ -14,7 +14,7 @@ from bundlectl import apikey, config, host, preflight
 from bundlectl.layout import Layout
 from bundlectl.media import ArchiveStream, Media, open_archive
 from bundlectl.unpack import Unpacker, sync
-from manifests import FORMAT_VERSION, __version__, bundle, placement
+from manifests import FORMAT_VERSION, __version__, bundle, checkpoint, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
 from manifests.reader import BundleReader
@@ -252,12 +252,25 @@ def check_complete(layout: Layout, release: str) -> bundle.Manifest:
     Raises UsageError where it is not installed, IntegrityError where its papers differ.
     """
     manifest, _ = placement.load_manifest(layout.prefix, release)
-    for entry in bundle.model_entries(manifest):
-        path = layout.prefix / manifest.model_folder() / entry.path
-        if not path.exists() or (entry.size and path.stat().st_size != entry.size):
-            raise IntegrityError(
-                f"{path}: missing or of another size than {entry.size} bytes",
-                why="a server started with it would answer nonsense, or not at all",
-                mend="see all of it: bundlectl audit; then install the bundle again",
-            )
+    folder = layout.prefix / manifest.model_folder()
+    wrong = [
+        f"{entry.path}: missing, or not {entry.size} bytes long"
+        for entry in bundle.model_entries(manifest)
+        if entry.kind == tree.FILE and not _has_size(folder / entry.path, entry.size)
+    ]
+    if wrong:
+        raise IntegrityError(
+            f"{folder}: the model is not complete",
+            findings=wrong,
+            why="a server started with it would answer nonsense, or not at all",
+            mend="see all of it with: bundlectl audit; then install the bundle again",
+        )
+    checkpoint.inspect(folder)
     return manifest
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False

@@ -167,13 +167,15 @@ def test_a_token_in_the_path_is_used_and_never_kept(tmp_path: Path) -> None:
     assert packages[0].url.startswith(f"http://{host}/mirror/linux-64/libgcc-")
 
 
-def test_a_failing_transfer_does_not_show_the_token(tmp_path: Path) -> None:
+def test_a_refused_download_does_not_show_the_token(tmp_path: Path) -> None:
     with _server(parts.host_channel(), strip="/t/se-cret-123/mirror") as (host, _):
         source = conda.channel(f"http://{host}/t/se-cret-123/mirror", _never)
         packages = conda.solve(source, ["libgcc"], parts.target(), tmp_path / "repodata")
-    with pytest.raises(SourceError) as caught:
-        conda.fetch(packages, source, _fetcher(Store(tmp_path / "store")))
+        gone = conda.Channel(source.name, f"http://{host}/t/se-cret-123/other")
+        with pytest.raises(SourceError) as caught:
+            conda.fetch(packages, gone, _fetcher(Store(tmp_path / "store")))
 
+    assert "/other/linux-64/libgcc-" in caught.value.render()
     assert "se-cret-123" not in caught.value.render()
 
 

@@ -277,7 +277,7 @@ def test_unknown_compressions_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_runtime_is_small_and_has_our_packages(tmp_path: Path) -> None:
-    prefix = _environment(tmp_path)
+    prefix = parts.make(tmp_path / "env", tmp_path / "cache")
     pack.stage_runtime(prefix)
     out = tmp_path / "runtime.tar.gz"
 
