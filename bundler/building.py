@@ -8,7 +8,7 @@ import hashlib
 import importlib.util
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundler import bytecode, conda, guard, layout, pack, packplan, relocate
@@ -142,6 +142,8 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
                 epoch=EPOCH,
                 progress=progress,
             )
+        if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is
+            entries = tuple(replace(entry, rewrite=None) for entry in entries)
         index = _Index(hash_file(archive), archive.stat().st_size, entries)
         (work / _INDEX).write_bytes(canonical.dumps(to_data(index)))
         _publish(work, folder)

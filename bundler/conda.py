@@ -250,11 +250,14 @@ def _unreachable(source: Channel, error: Exception, offline: bool) -> SourceErro
             mend="run once without --offline, or follow a lock",
         )
     where = source.url if source.name == "file" else source.name
+    mend = _WAYS_OUT
+    if "certificate" in str(error):
+        mend = "name your authority's file in SSL_CERT_FILE, or " + mend
     causes = [line.removeprefix("Caused by: ") for line in str(error).splitlines()]
     return SourceError(
         f"the conda channel {where} can't be reached",
         why=causes[-1] if len(causes) > 1 else _line(error),
-        mend=_WAYS_OUT,
+        mend=mend,
     )
 
 

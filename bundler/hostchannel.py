@@ -17,9 +17,10 @@ from tempfile import TemporaryDirectory
 import certifi
 from rattler.index import index_fs
 
-from bundler import hostlibs, hostpython
+from bundler import borrowed, hostlibs, hostpython
+from bundler.borrowed import NUMA, Borrowed, Obtain
 from bundler.condapackage import Recipe, write
-from bundler.hostlibs import NUMA, Borrowed, Obtain, host_glibc
+from bundler.hostlibs import host_glibc
 from bundler.hostpython import Interpreter
 from manifests.errors import from_oserror
 
@@ -35,24 +36,29 @@ def build(
     obtain: Obtain | None = None,
     python: str = sys.executable,
     find: Callable[[str], Path | None] = hostlibs.installed,
-    borrowed: Borrowed = NUMA,
+    numa: Borrowed = NUMA,
 ) -> Path:
-    """Write a channel of `python` and its libraries below `channel`; the same bytes every time.
+    """Make the folder `channel` anew from `python` and its libraries; the same bytes every time.
 
     `find` says where this machine has a library. Where it has no libnuma, that is taken from the
-    wheel that `borrowed` pins and `obtain` fetches, by default with pip.
+    wheel that `numa` pins and `obtain` fetches, by default with pip.
 
     Raises UsageError for an interpreter that can't be copied, SourceError where libnuma can't be
     had, FilesystemError where files can't be read or written.
     """
     interpreter = hostpython.describe(python)
+    growing = channel.with_name(f"{channel.name}.part")
     try:
+        shutil.rmtree(growing, ignore_errors=True)
         with TemporaryDirectory(prefix="host-channel-") as scratch:
-            work = _Work(channel, interpreter, Path(scratch))
+            work = _Work(growing, interpreter, Path(scratch))
             work.write_python(find)
-            if find(borrowed.soname) is None:
-                work.write_borrowed(borrowed, obtain)
-        asyncio.run(index_fs(channel, write_zst=False, write_shards=False))
+            if find(numa.soname) is None:
+                work.write_borrowed(numa, obtain)
+        asyncio.run(index_fs(growing, write_zst=False, write_shards=False))
+        # Whole, because packages of an earlier interpreter would stay in the index.
+        shutil.rmtree(channel, ignore_errors=True)
+        growing.rename(channel)
     except OSError as error:
         raise from_oserror(error, "making the host channel") from error
     return channel
@@ -107,17 +113,17 @@ class _Work:
         recipe = Recipe(name, hostlibs.version(first), depends, about=about)
         write(recipe, stage, self.channel)
 
-    def write_borrowed(self, borrowed: Borrowed, obtain: Obtain | None) -> None:
+    def write_borrowed(self, wanted: Borrowed, obtain: Obtain | None) -> None:
         """A library out of a published wheel; its origin stands in about.json."""
         stage = self.scratch / "borrowed"
-        fetch = obtain or (lambda wanted: hostlibs.download(wanted, self.scratch / "wheels"))
-        hostlibs.stage_borrowed(borrowed, stage, fetch)
-        origin = f"{borrowed.member} of {borrowed.requirement} (sha256 {borrowed.wheel_sha256})"
+        fetch = obtain or (lambda pin: borrowed.download(pin, self.scratch / "wheels"))
+        borrowed.stage(wanted, stage, fetch)
+        origin = f"{wanted.member} of {wanted.requirement} (sha256 {wanted.wheel_sha256})"
         recipe = Recipe(
-            hostlibs.package_name(borrowed.soname),
-            borrowed.version,
+            hostlibs.package_name(wanted.soname),
+            wanted.version,
             (self.glibc,),
-            licence=borrowed.licence,
+            licence=wanted.licence,
             about={"summary": f"copied from {origin}"},
         )
         write(recipe, stage, self.channel)

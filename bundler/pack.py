@@ -86,11 +86,14 @@ def write(
         if not isinstance(out, Path):
             return _write(members, out, compression, epoch, threads, progress)
         growing = out.with_name(f"{out.name}.part")
-        with growing.open("wb") as handle:
-            entries = _write(members, handle, compression, epoch, threads, progress)
-            handle.flush()
-            os.fsync(handle.fileno())
-        growing.replace(out)
+        try:
+            with growing.open("wb") as handle:
+                entries = _write(members, handle, compression, epoch, threads, progress)
+                handle.flush()
+                os.fsync(handle.fileno())
+            growing.replace(out)
+        finally:
+            growing.unlink(missing_ok=True)
     except OSError as error:
         raise from_oserror(error, "packing the environment") from error
     return entries

@@ -87,8 +87,7 @@ def _as_url(place: str) -> str:
 _VERSIONS = re.compile(r" \(from versions: .*\)$")
 #: How pip's own sentences about a failure begin or go on; the rest is log and traceback.
 _SAID = re.compile(
-    r"Could not find |No matching distribution |The user requested "
-    r"|.+ depends on |.* does not provide upload-time"
+    r"Could not find |The user requested |.+ depends on |.* does not provide upload-time"
 )
 
 

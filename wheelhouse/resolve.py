@@ -22,9 +22,7 @@ from wheelhouse.sources import Sources
 from wheelhouse.toolbox import prepare
 
 #: pip's sentences that end in a requirement which it could not meet.
-_STUMBLED = re.compile(
-    r"(?:No matching distribution found for| depends on) ([^()]+?)(?: \(from .*)?$"
-)
+_STUMBLED = re.compile(r"(?:that satisfies the requirement| depends on) ([^()]+?)(?: \(from .*)?$")
 
 
 class Resolver:

@@ -1,15 +1,14 @@
 """pip-tools under a foreign interpreter that has no pip: tools beside it, nothing in its prefix.
 
-The tools are copies of the distributions that the running builder uses, in a scratch folder on
-PYTHONPATH. Beside them lies `_manylinux.py`, the hook of PEP 600 by which an interpreter says which
-manylinux wheels fit: so pip, pip-tools and packaging all see the target's glibc instead of the
-builder's.
+The tools are the distributions that the running builder uses, and no others: a scratch folder on
+PYTHONPATH has links to them. Beside them lies `_manylinux.py`, the hook of PEP 600 by which an
+interpreter says which manylinux wheels fit: so pip, pip-tools and packaging all see the target's
+glibc instead of the builder's (the lower of both: pip has no way to look beyond its own).
 """
 
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +111,7 @@ def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
     folder.mkdir(parents=True)
     for name in (*_DISTRIBUTIONS, *_OPTIONAL):
         try:
-            _copy(importlib.metadata.distribution(name), folder)
+            _link(importlib.metadata.distribution(name), folder)
         except importlib.metadata.PackageNotFoundError:
             if name not in _OPTIONAL:
                 raise UsageError(
@@ -124,12 +123,8 @@ def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
     return Toolbox(folder, python, target)
 
 
-def _copy(distribution: importlib.metadata.Distribution, folder: Path) -> None:
-    for file in distribution.files or ():
-        source = Path(str(file.locate()))
-        if ".." not in file.parts and source.is_file():
-            destination = folder / file
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            # With its time, by which bytecode knows its source: an interpreter of the same
-            # release then starts twice as fast.
-            shutil.copy2(source, destination)
+def _link(distribution: importlib.metadata.Distribution, folder: Path) -> None:
+    """Make what a distribution has at the top of site-packages visible in a folder."""
+    tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+    for top in tops:
+        (folder / top).symlink_to(Path(str(distribution.locate_file(top))).absolute())

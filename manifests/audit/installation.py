@@ -22,7 +22,7 @@ from manifests.audit.report import (
     Report,
 )
 from manifests.console import Progress, ignore_progress
-from manifests.digests import hash_file, sha256, workers
+from manifests.digests import hash_file, workers
 from manifests.errors import IntegrityError, UsageError
 
 
@@ -148,12 +148,21 @@ _KINDS = {stat.S_IFREG: tree.FILE, stat.S_IFLNK: tree.LINK, stat.S_IFDIR: tree.F
 
 def _check_bytes(path: Path, entry: tree.Entry, installed_at: str, size: int) -> Finding | None:
     if entry.rewrite is not None:
-        hasher = sha256()
-        hasher.update(prefix.restore(path.read_bytes(), entry.rewrite, installed_at))
-        found = hasher.hexdigest()
+        found = _packed_digest(path.read_bytes(), entry, installed_at)
     elif size != entry.size:
         # Length before hash: a short file need not be read to be known as wrong.
         return Finding(ALTERED, entry.path, f"{entry.size} bytes", f"{size} bytes")
     else:
         found = hash_file(path)
     return None if found == entry.sha256 else Finding(ALTERED, entry.path, entry.sha256, found)
+
+
+def _packed_digest(data: bytes, entry: tree.Entry, installed_at: str) -> str:
+    """sha256 of what a volatile file was when it was packed; conda-unpack may not have run yet."""
+    as_it_is = bundle.digest_of(data)
+    if as_it_is == entry.sha256 or entry.rewrite is None:
+        return as_it_is
+    try:
+        return bundle.digest_of(prefix.restore(data, entry.rewrite, installed_at))
+    except IntegrityError:
+        return as_it_is

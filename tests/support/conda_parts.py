@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from bundler import conda, hostchannel, hostlibs
-from bundler.hostlibs import NUMA, Borrowed
+from bundler.borrowed import NUMA, Borrowed
 from manifests.digests import hash_file
 from manifests.lock import CondaPackage, Target
 from wheelhouse.fetch import Fetcher
@@ -43,7 +43,7 @@ def host_channel(python: str = sys.executable) -> Path:
     """The channel of an interpreter, its libnuma taken from `numa_wheel`."""
     folder = scratch() / f"channel{python.replace('/', '-')}"
     return hostchannel.build(
-        folder, python=python, find=without_numa, borrowed=numa(), obtain=numa_wheel
+        folder, python=python, find=without_numa, numa=numa(), obtain=numa_wheel
     )
 
 

@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     index: Index
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:

@@ -88,7 +88,10 @@ class Simulator:
         }
 
     def manifest(self) -> bundle.Manifest:
-        roles = {bundle.RUNTIME_MEMBER: bundle.RUNTIME, bundle.ENVIRONMENT_MEMBER: bundle.ENVIRONMENT}
+        roles = {
+            bundle.RUNTIME_MEMBER: bundle.RUNTIME,
+            bundle.ENVIRONMENT_MEMBER: bundle.ENVIRONMENT,
+        }
         return bundle.Manifest(
             schema=1,
             name=self.name,
@@ -123,5 +126,3 @@ class Simulator:
         output.mkdir(parents=True, exist_ok=True)
         folder = output / manifest.name
         return folder, media.write(folder, manifest, openers, lambda count: None)
-
-

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bundler import conda, hostchannel, hostlibs, hostpython
+from bundler import borrowed, conda, hostchannel, hostlibs, hostpython
+from bundler.borrowed import NUMA
 from bundler.condapackage import PLACEHOLDER, Recipe, write
-from bundler.hostlibs import NUMA, package_name
+from bundler.hostlibs import package_name
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, SourceError, UsageError
 from tests.support import conda_parts as parts
@@ -113,12 +114,14 @@ def test_the_same_interpreter_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
+    (tmp_path / "again/linux-64").mkdir(parents=True)
+    (tmp_path / "again/linux-64/python-2.7.0-old_0.conda").write_bytes(b"of an earlier run")
     old = os.umask(0o077)
     try:
         again = hostchannel.build(
             tmp_path / "again",
             find=parts.without_numa,
-            borrowed=parts.numa(),
+            numa=parts.numa(),
             obtain=parts.numa_wheel,
         )
     finally:
@@ -146,7 +149,7 @@ def test_libraries_bring_their_licences(tmp_path: Path) -> None:
 
 
 def test_a_borrowed_library_gets_its_own_name_back(tmp_path: Path) -> None:
-    hostlibs.stage_borrowed(parts.numa(), tmp_path, parts.numa_wheel)
+    borrowed.stage(parts.numa(), tmp_path, parts.numa_wheel)
 
     assert ctypes.CDLL(str(tmp_path / "lib" / "libnuma.so.1")).zlibVersion
     names = (
@@ -164,7 +167,7 @@ def test_a_borrowed_library_gets_its_own_name_back(tmp_path: Path) -> None:
 
 def test_a_borrowed_library_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match="expected 0000"):
-        hostlibs.stage_borrowed(replace(parts.numa(), sha256="0" * 64), tmp_path, parts.numa_wheel)
+        borrowed.stage(replace(parts.numa(), sha256="0" * 64), tmp_path, parts.numa_wheel)
 
 
 def test_the_origin_of_a_borrowed_library_stands_in_its_package(tmp_path: Path) -> None:
@@ -180,12 +183,12 @@ def test_no_index_no_libnuma(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
 
     with pytest.raises(SourceError, match=r"carries libnuma\.so\.1"):
-        hostlibs.download(NUMA, tmp_path / "wheels")
+        borrowed.download(NUMA, tmp_path / "wheels")
 
 
 @pytest.mark.e2e
 def test_the_published_wheel_carries_a_libnuma_that_vllm_can_use(tmp_path: Path) -> None:
-    hostlibs.stage_borrowed(NUMA, tmp_path, lambda pin: hostlibs.download(pin, tmp_path / "wheels"))
+    borrowed.stage(NUMA, tmp_path, lambda pin: borrowed.download(pin, tmp_path / "wheels"))
 
     library = ctypes.CDLL(str(tmp_path / "lib" / NUMA.soname))
     for symbol in ("numa_available", "numa_migrate_pages", "numa_set_membind", "numa_bitmask_free"):

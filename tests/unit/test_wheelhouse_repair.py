@@ -116,9 +116,9 @@ def test_the_same_bytes_wherever_and_whenever(broken, tmp_path):
         "import sys; from pathlib import Path\n"
         "from tests.unit.test_wheelhouse_repair import CHANGE, published\n"
         "from wheelhouse.repair import repair; from wheelhouse.store import Store\n"
-        "path = Path(sys.argv[1])\n"
-        "made = repair(path, published(path.name, path.read_bytes()), CHANGE, Store(Path(sys.argv[2])))\n"
-        "print(made.sha256)"
+        "path, store = Path(sys.argv[1]), Store(Path(sys.argv[2]))\n"
+        "origin = published(path.name, path.read_bytes())\n"
+        "print(repair(path, origin, CHANGE, store).sha256)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, path, tmp_path / "two"],
@@ -184,7 +184,7 @@ def test_no_zip_archive_is_refused(tmp_path, store):
 )
 def test_a_change_that_does_not_apply_is_refused(broken, store, change):
     path, origin_record = broken
-    with pytest.raises(IntegrityError, match="absent|broken_thing.py"):
+    with pytest.raises(IntegrityError, match=r"absent|broken_thing\.py"):
         repair(path, origin_record, change, store)
 
 
