@@ -50,7 +50,11 @@ class Derived:
 
 @dataclass(frozen=True)
 class Wheel:
-    """One wheel. `url` is public and without secrets; local folders give `file:FILENAME`."""
+    """One wheel.
+
+    `url` is public and without secrets; local folders give `file:FILENAME`, repairs
+    `derived:FILENAME`.
+    """
 
     name: str  # normalised (PEP 503)
     version: str

@@ -14,7 +14,8 @@ from wheelhouse.toolbox import Platform
 
 # https://peps.python.org/pep-0600/#legacy-manylinux-tags
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
-NO_WHEEL = "is no wheel"
+#: How `Candidate.unfit` begins where the reason matters to others.
+NO_WHEEL, NEEDS_GLIBC = "is no wheel", "needs glibc"
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Judge:
         floors = [floor for tag in platforms if (floor := _glibc(tag, self.platform.arch))]
         if floors:
             lowest = min(floors, key=Version)
-            return f"needs glibc {lowest}, the target has {self.platform.glibc}"
+            return f"{NEEDS_GLIBC} {lowest}, {self.platform.limit}"
         return f"is built for {', '.join(platforms)}"
 
 

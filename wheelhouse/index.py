@@ -92,14 +92,15 @@ class Index:
     def _page(self, place: str) -> tuple[Link, ...]:
         if place not in self._pages:
             path = local_path(place)
+            links: Iterable[Link]
             if path and path.name == "index.html":
-                links = _local_page(path) if path.is_file() else iter(())
+                links = _local_page(path) if path.is_file() else ()
             else:
                 links = _folder(path) if path else self._fetched(place)
             self._pages[place] = tuple(links)
         return self._pages[place]
 
-    def _fetched(self, url: str) -> Iterator[Link]:
+    def _fetched(self, url: str) -> list[Link]:
         try:
             response = self._session.get(
                 url, headers={"Accept": _ACCEPT}, timeout=self._sources.timeout
@@ -109,7 +110,7 @@ class Index:
                 f"{host(url)} can't be reached", why=reason(error), mend=WAYS_OUT
             ) from None
         if response.status_code == requests.codes.not_found:
-            return iter(())
+            return []
         if not response.ok:
             raise SourceError(
                 f"{host(url)} refuses {public_url(url)}: {response.status_code} {response.reason}",
@@ -119,8 +120,8 @@ class Index:
             )
         try:
             if "json" in response.headers.get("Content-Type", ""):
-                return iter([_json_link(item, response.url) for item in response.json()["files"]])
-            return _html_links(response.text, response.url)
+                return [_json_link(item, response.url) for item in response.json()["files"]]
+            return list(_html_links(response.text, response.url))
         except (ValueError, KeyError, TypeError) as error:
             raise SourceError(
                 f"{public_url(url)} is not a page of a package index ({error!r:.100})",

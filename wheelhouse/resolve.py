@@ -10,14 +10,14 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, SourceError, TargetError, from_oserror
 from manifests.lock import COMPUTED, PUBLISHED, Target, Wheel
-from wheelhouse.fitness import NO_WHEEL, Candidate, Judge, best
+from wheelhouse.fitness import Candidate, Judge, best
 from wheelhouse.index import Index, Link
 from wheelhouse.pins import Unresolved, compile_pins
+from wheelhouse.refusal import refusal, too_old
 from wheelhouse.sources import Sources
 from wheelhouse.toolbox import prepare
 
@@ -88,7 +88,7 @@ class Resolver:
 
     def _refusal(self, wanted: Requirement) -> SourceError | TargetError:
         everything = self._judge.candidates(self._index, wanted.name)
-        return _refusal(wanted, everything, self._judge.matching(self._index, wanted))
+        return refusal(wanted, everything, self._judge.matching(self._index, wanted))
 
     def _check(self, root: Requirement) -> None:
         """Refuse a root that has no wheel, or for which pip would silently take an older one."""
@@ -98,23 +98,9 @@ class Resolver:
         found = best(allowed)
         if found is None:
             raise self._refusal(root)
-        newer = [
-            candidate
-            for candidate in allowed
-            if candidate.version is not None
-            and found.version is not None
-            and candidate.version > found.version
-            and not candidate.link.yanked
-            and "glibc" in candidate.unfit
-        ]
-        if newer:
-            newest = max(newer, key=lambda candidate: candidate.version or Version("0"))
-            raise TargetError(
-                f"{root}: {newest.link.filename} {newest.unfit}",
-                why=f"the newest release that fits is {found.version}; "
-                "an older release is never taken without being asked for",
-                mend=f"ask for {root.name}=={found.version}, or for a target with a newer glibc",
-            )
+        silently_older = too_old(root, found, allowed)
+        if silently_older is not None:
+            raise silently_older
 
     def _explained(self, error: Unresolved) -> SourceError | TargetError:
         """The failure, with what the sources say about the project that it stumbled over."""
@@ -133,41 +119,6 @@ def requirements_text(wheels: Sequence[Wheel]) -> str:
     return "".join(
         f"{wheel.name}=={wheel.version} \\\n    --hash=sha256:{wheel.sha256}\n"
         for wheel in sorted(wheels, key=lambda wheel: wheel.name)
-    )
-
-
-def _refusal(
-    wanted: Requirement, everything: list[Candidate], versions: list[Candidate]
-) -> SourceError | TargetError:
-    """Why none of `versions` will do: the nearest and what is wrong with it, and what would do."""
-    if not everything:
-        return SourceError(
-            f"no source has {wanted.name}",
-            mend="name an index or a folder that has it (--index-url, --find-links)",
-        )
-    fitting = best(everything)
-    mend = (
-        f"the newest release with a fitting wheel is {fitting.version}"
-        if fitting is not None
-        else "no release has a fitting wheel: choose another target, "
-        "or build the wheel and name its folder with --find-links"
-    )
-    if not versions:
-        return SourceError(f"no source has {wanted}", mend=mend)
-    newest = max(versions, key=lambda candidate: candidate.version or Version("0")).version
-    same = [candidate for candidate in versions if candidate.version == newest]
-    wheels = [candidate for candidate in same if candidate.unfit != NO_WHEEL]
-    if not wheels:
-        return SourceError(
-            f"{wanted}: {newest} is only there as source",
-            why="building it would run its code on this machine; only wheels are taken",
-            mend=mend,
-        )
-    glibc = [candidate for candidate in wheels if "glibc" in candidate.unfit]
-    return TargetError(
-        f"{wanted}: no wheel fits the target",
-        findings=[f"{c.link.filename} {c.unfit}" for c in (glibc or wheels)[:6]],
-        mend=mend,
     )
 
 

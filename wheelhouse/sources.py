@@ -109,7 +109,7 @@ def from_settings(
         cert=settings.get("cert", ""),
         client_cert=settings.get("client-cert", ""),
         proxy=settings.get("proxy", ""),
-        timeout=float(settings.get("timeout") or settings.get("default-timeout") or 15),
+        timeout=_seconds(settings.get("timeout") or settings.get("default-timeout") or "15"),
         ignored=tuple(
             f"pip's setting {name} ({_shown(settings[name])}) is ignored: {reason}"
             for name, reason in _IGNORED.items()
@@ -135,6 +135,16 @@ def host(url: str) -> str:
     """Host and port of a URL, without credentials; the path of a local one."""
     path = local_path(url)
     return str(path) if path else urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"pip's setting timeout is {text!r}, not a number of seconds",
+            mend="`python -m pip config debug` shows where it is set",
+        ) from None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -9,10 +9,13 @@ glibc instead of the builder's (the lower of both: pip has no way to look beyond
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.version import Version
 
 from manifests.errors import UsageError
 from manifests.lock import Target
@@ -26,6 +29,7 @@ _MANYLINUX = """\
 def manylinux_compatible(major, minor, arch):
     return (major, minor) <= ({glibc}) and arch == {arch!r}
 """
+_RUNG = re.compile(r"-manylinux_(\d+_\d+)_")
 _PLATFORM = """\
 import json, platform
 from packaging.tags import sys_tags
@@ -39,8 +43,8 @@ class Platform:
     """What the target's interpreter accepts."""
 
     python: str  # full version, "3.11.9"
-    glibc: str  # "2.28"
     arch: str  # "x86_64"
+    limit: str  # whose glibc is the limit, as a clause: "the target has 2.28"
     tags: tuple[str, ...]  # best first
 
 
@@ -99,7 +103,17 @@ class Toolbox:
             raise UsageError(
                 f"{self.python} is Python {found['python']}, the target's is {self.target.python}"
             )
-        return Platform(found["python"], self.target.glibc, self.target.arch, tuple(found["tags"]))
+        tags = tuple(found["tags"])
+        return Platform(found["python"], self.target.arch, _limit(tags, self.target), tags)
+
+
+def _limit(tags: Sequence[str], target: Target) -> str:
+    """Tools never look beyond the glibc they run with, whatever the hook allows."""
+    ladder = [Version(match[1].replace("_", ".")) for tag in tags if (match := _RUNG.search(tag))]
+    highest = max(ladder, default=Version("0"))
+    if highest < Version(target.glibc):
+        return f"this builder has {highest} (the target's {target.glibc} does not help)"
+    return f"the target has {target.glibc}"
 
 
 def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:

@@ -277,3 +277,10 @@ def test_an_old_python_is_told(index, resolver):
     with pytest.raises(TargetError) as caught:
         resolver().resolve([str(Requirement("app==1.0"))])
     assert "needs Python >=3.99" in caught.value.findings[0]
+
+
+def test_a_target_beyond_the_builders_own_glibc_is_told_so(index, resolver):
+    index.add(wheel("app", "1.0", "py3-none-manylinux_2_98_x86_64"))
+    with pytest.raises(TargetError) as caught:
+        resolver("2.99").resolve(["app==1.0"])
+    assert "needs glibc 2.98, this builder has 2." in caught.value.findings[0]
