@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import bytecode, conda, guard, layout, pack, packplan, relocate
+from bundler import conda, guard, layout, pack, packplan, relocate
 from bundler.workshop import Workshop
 from manifests import bundle, canonical, tree
 from manifests.console import Console
@@ -24,22 +24,6 @@ from wheelhouse import install
 #: The time of every file in an environment: the earliest that zip archives know. It is not the
 #: lock's, so that two bundles with the same environment share its bytes.
 EPOCH = 315_532_800
-#: Left out of the runtime, which only has to run bundlectl: names as fnmatch patterns.
-_RUNTIME_EXCLUDED = (
-    "include/*",
-    "share/*",
-    "man/*",
-    "*.a",
-    "*.pc",
-    "lib/python*/config-*",
-    "lib/python*/test/*",
-    "lib/python*/idlelib/*",
-    "lib/python*/tkinter/*",
-    "lib/python*/turtledemo/*",
-    "lib/python*/lib2to3/*",
-    "lib/python*/ensurepip/*",
-    "lib/python*/pydoc_data/*",
-)
 _INDEX = "entries.json"
 
 
@@ -105,7 +89,7 @@ def runtime(packages: tuple[CondaPackage, ...], wheels: tuple[Wheel, ...]) -> Co
         packages,
         wheels,
         "gzip",
-        exclude=_RUNTIME_EXCLUDED,
+        exclude=layout.RUNTIME_EXCLUDE,
         ours=True,
     )
 
@@ -129,7 +113,6 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
             )
             if contents.ours:
                 pack.stage_runtime(prefix)
-            bytecode.drop(prefix)
             check(prefix, scratch)
         work = _made(scratch / "packed")
         members = packplan.plan(prefix, exclude=contents.exclude, winning=contents.winning)

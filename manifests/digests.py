@@ -66,10 +66,10 @@ def chunks(handle: Readable, size: int | None = None, chunk: int = CHUNK) -> Ite
 
     A view is valid until the next one is asked for. Ends early if the stream does.
     """
-    buffer = memoryview(bytearray(chunk))
+    buffer = memoryview(bytearray(chunk if size is None else min(chunk, size)))
     left = size
     while left is None or left > 0:
-        wanted = buffer if left is None or left >= chunk else buffer[:left]
+        wanted = buffer if left is None else buffer[: min(left, len(buffer))]
         count = handle.readinto(wanted)
         if not count:
             return
@@ -85,7 +85,9 @@ def hash_file(path: str | os.PathLike[str], new: Callable[[], Hasher] = sha256) 
     """
     hasher = new()
     with Path(path).open("rb", buffering=0) as handle:
-        for view in chunks(handle):
+        # Most files are small, and a buffer costs as much as hashing what fits into it.
+        size = os.fstat(handle.fileno()).st_size
+        for view in chunks(handle, chunk=min(CHUNK, size + 1)):
             hasher.update(view)
     return hasher.hexdigest()
 

@@ -6,6 +6,7 @@ things.
 """
 
 import dataclasses
+import functools
 import types
 import typing
 from typing import Any, TypeVar
@@ -68,8 +69,7 @@ def _convert(kind: Any, data: Any, where: str) -> Any:
 def _build(cls: type[Any], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise IntegrityError(f"{where}: a table is needed, found {_name(data)}")
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints, fields = _shape(cls)
     for key in data:
         if key not in fields:
             raise IntegrityError(f"{where}: unknown field {key!r}")
@@ -80,6 +80,11 @@ def _build(cls: type[Any], data: Any, where: str) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise IntegrityError(f"{where}: the field {name!r} is missing")
     return cls(**values)
+
+
+@functools.cache  # a manifest has tens of thousands of entries of one class
+def _shape(cls: type[Any]) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
+    return typing.get_type_hints(cls), {field.name: field for field in dataclasses.fields(cls)}
 
 
 def _name(data: Any) -> str:
