@@ -1,8 +1,9 @@
 """What a person or a machine sees, the same way on both sides. Only command lines use this.
 
 On a terminal: a bar with bytes and ETA for everything long (tqdm, where it is installed).
-Elsewhere: one line per stage. With --quiet: nothing but the result. With --json: one JSON document at the end.
-Narration goes to standard error, results go to standard output, so that results can be piped.
+Elsewhere: one line per stage. With --quiet: nothing but the result. With --json: one JSON document
+at the end. Narration goes to standard error and results to standard output, so that these can be
+piped.
 """
 
 import json

@@ -83,7 +83,7 @@ def _build(cls: type[Any], data: Any, where: str) -> Any:
 
 
 @functools.cache  # a manifest has tens of thousands of entries of one class
-def _shape(cls: type[Any]) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
+def _shape(cls: Any) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
     return typing.get_type_hints(cls), {field.name: field for field in dataclasses.fields(cls)}
 
 
