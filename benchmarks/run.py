@@ -5,7 +5,7 @@
 Everything runs on the same files, one thing after another, and each time includes flushing what
 was written (`sync`), so that the page cache flatters nobody; reads come from the page cache for
 all alike. Figures are ratios against a peer in the same run: the machine's own speed divides out.
-Needs Linux, tar, sha256sum, an index for the bundle's runtime wheels, and DIR with 8 times the size.
+Needs Linux, tar, sha256sum, a package index, and 8 times the size free in DIR.
 """
 
 import argparse

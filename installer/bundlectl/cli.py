@@ -1,6 +1,7 @@
 """The command line of the isolated host. The only module of bundlectl that prints and exits."""
 
 import argparse
+import shutil
 import signal
 import sys
 from collections import deque
@@ -33,7 +34,7 @@ exit codes:
 
 _STARTING = "start the server and wait for an answer"
 #: Options that take a value and may stand before the command.
-_VALUED = {"--prefix", "--media", "--manifest", "--port", "--ignore", "--thinking"}
+_VALUED = {"--prefix", "--media", "--manifest", "--stage", "--port", "--ignore", "--thinking"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,8 +52,14 @@ def _switch(text: str) -> bool:
 
 
 def _port(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (1 to 65535)")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000")
     return int(text)
 
 
@@ -63,6 +70,7 @@ def _parser() -> _Parser:
     shared.add_argument("--quiet", action="store_true", help="no narration")
     shared.add_argument("--media", type=Path, help=argparse.SUPPRESS)
     shared.add_argument("--manifest", default="", help=argparse.SUPPRESS)
+    shared.add_argument("--stage", type=Path, help=argparse.SUPPRESS)
     parser = _Parser(
         prog="bundlectl",
         description="Install, run and audit a vLLM bundle on a host without a network.",
@@ -103,11 +111,11 @@ def _parser() -> _Parser:
     command("restart", "stop and start")
     command("status", "what runs, since when, where")
     sub = command("logs", "the end of the server's log")
-    sub.add_argument("--lines", type=int, default=50, metavar="N", help="how many (default 50)")
+    sub.add_argument("--lines", type=_count, default=50, metavar="N", help="how many (default 50)")
     sub = command("ask", "one question to the server")
     sub.add_argument("text")
     sub.add_argument("--thinking", type=_switch, metavar="on|off")
-    sub.add_argument("--max-tokens", type=int, default=64, metavar="N")
+    sub.add_argument("--max-tokens", type=_count, default=64, metavar="N")
     sub = command("audit", "compare every byte, name, mode and link with the manifest")
     sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
     return parser
@@ -330,7 +338,7 @@ def _command_first(words: list[str]) -> list[str]:
     place = 0
     while place < len(words) and words[place].startswith("-"):
         if words[place] in ("-h", "--help", "--version"):
-            return words
+            return [words[place]]
         place += 2 if words[place] in _VALUED else 1
     command = words[place] if place < len(words) else "install"
     return [command, *words[:place], *words[place + 1 :]]
@@ -340,7 +348,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     words = _command_first(list(sys.argv[1:] if argv is None else argv))
     console = Console(quiet="--quiet" in words, json="--json" in words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, signal.default_int_handler)
     try:
         arguments = _parser().parse_args(words)
         return int(_ACTIONS[arguments.command](Run(arguments)))
@@ -350,3 +360,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return console.interrupted()
     except BrokenPipeError:
         return ExitCode.OK
+    except OSError as error:
+        return console.fail(from_oserror(error, "working on the installation"))
+    finally:
+        _remove_stage(words)
+
+
+def _remove_stage(words: list[str]) -> None:
+    """Remove the runtime that install.sh unpacked for this call, which runs from it."""
+    if "--stage" in words:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        shutil.rmtree(words[words.index("--stage") + 1], ignore_errors=True)
