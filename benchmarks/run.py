@@ -99,7 +99,8 @@ def payload_wheel(folder: Path, size: int) -> None:
 
 def stock_conda_pack(prefix: Path, out: Path, *words: str) -> None:
     """conda-pack as it comes."""
-    run(sys.executable, "-m", "conda_pack", "-p", prefix, "-o", out, "--quiet", *words)
+    program = Path(sys.executable).parent / "conda-pack"
+    run(program, "-p", prefix, "-o", out, "--quiet", *words)
 
 
 def rebuild(place: small.Workplace, lock_file: Path, folder: Path) -> Path:
