@@ -6,7 +6,6 @@ things.
 """
 
 import dataclasses
-import functools
 import types
 import typing
 from typing import Any, TypeVar
@@ -82,9 +81,16 @@ def _build(cls: type[Any], data: Any, where: str) -> Any:
     return cls(**values)
 
 
-@functools.cache  # a manifest has tens of thousands of entries of one class
-def _shape(cls: Any) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
-    return typing.get_type_hints(cls), {field.name: field for field in dataclasses.fields(cls)}
+_Shape = tuple[dict[str, Any], dict[str, "dataclasses.Field[Any]"]]
+#: A manifest has tens of thousands of entries of one class, and looking at a class is slow.
+_SHAPES: dict[type[Any], _Shape] = {}
+
+
+def _shape(cls: type[Any]) -> _Shape:
+    if cls not in _SHAPES:
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        _SHAPES[cls] = (typing.get_type_hints(cls), fields)
+    return _SHAPES[cls]
 
 
 def _name(data: Any) -> str:

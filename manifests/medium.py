@@ -1,0 +1,241 @@
+"""A bundle's folder as a source of bytes: one archive, or volumes in one folder or several.
+
+Reading goes front to back, once. Each volume's sha256 is compared with SHA256SUMS when its last
+byte has passed, so that a bad disc is named as soon as it can be.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+from manifests import archive, sums, volumes
+from manifests.digests import BackgroundHasher, sha256
+from manifests.errors import Damage, IntegrityError, SourceError, from_oserror
+from manifests.reader import COPY_AGAIN
+
+_PIECE = re.compile(r"(.+\.tar)(?:\.(\d{3}))?")
+#: Asked for a folder that holds the named volume; None: there is none.
+NextMedium = Callable[[str], Path | None]
+
+
+def no_other_medium(_volume: str) -> Path | None:
+    """For runs in which nobody changes discs."""
+    return None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of the archive."""
+
+    name: str
+    sha256: str
+    label: volumes.Label | None  # None for an archive in one piece
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A bundle's folder, and further folders that may hold its volumes."""
+
+    folder: Path
+    others: tuple[Path, ...] = ()
+
+    def listed(self) -> dict[str, str]:
+        """File name → sha256, of SHA256SUMS.
+
+        Raises IntegrityError where the list is malformed, FilesystemError where it can't be read.
+        """
+        try:
+            return sums.parse((self.folder / sums.FILE_NAME).read_bytes())
+        except OSError as error:
+            raise from_oserror(error, "reading the list of the medium") from error
+
+    def pieces(self) -> list[Piece]:
+        """The archive's files in order, as the list names them.
+
+        Raises IntegrityError where the list names no archive, two, or volumes with gaps.
+        """
+        found = sorted(
+            (match, digest)
+            for name, digest in self.listed().items()
+            if (match := _split(name)) is not None
+        )
+        names = {name for (name, _), _ in found}
+        if len(names) != 1:
+            raise IntegrityError(
+                f"{sums.FILE_NAME}: names {len(names)} archives, one is needed", mend=COPY_AGAIN
+            )
+        (name,) = names
+        numbers = [number for (_, number), _ in found]
+        if numbers == [-1]:
+            return [Piece(name, found[0][1], None)]
+        if numbers != list(range(len(numbers))):
+            raise IntegrityError(f"{sums.FILE_NAME}: volumes of {name} are missing in the list")
+        return [
+            Piece(
+                volumes.volume_name(name, number),
+                digest,
+                volumes.Label(name, number, len(numbers), ""),
+            )
+            for (_, number), digest in found
+        ]
+
+    def place(self, piece: Piece) -> Path | None:
+        """Where a piece lies, if it is at hand."""
+        for folder in (self.folder, *self.others):
+            if (folder / piece.name).is_file():
+                return folder / piece.name
+        return None
+
+
+def _split(name: str) -> tuple[str, int] | None:
+    match = _PIECE.fullmatch(name)
+    if match is None:
+        return None
+    return match[1], int(match[2]) if match[2] else -1
+
+
+class ArchiveStream:
+    """The archive's bytes over all pieces, each hashed as a whole as long as nothing is skipped."""
+
+    def __init__(
+        self,
+        medium: Medium,
+        manifest_sha256: str = "",
+        next_medium: NextMedium = no_other_medium,
+    ) -> None:
+        self._medium = medium
+        self._expected = manifest_sha256
+        self._next_medium = next_medium
+        self._pieces = medium.pieces()
+        self._index = -1
+        self._handle: FileIO | None = None
+        self._hasher: BackgroundHasher | None = None
+        self._skipped = False
+        for piece in self._pieces:
+            path = medium.place(piece)
+            if path is not None:
+                self._check_label(path, piece)
+            elif next_medium is no_other_medium:
+                raise self._missing(piece)
+
+    def close(self) -> None:
+        """Close the open file."""
+        if self._handle is not None:
+            self._handle.close()
+        if self._hasher is not None:
+            self._hasher.hexdigest()
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer; returns the bytes read, 0 at the end.
+
+        Raises Damage where a finished piece is not what the list says, SourceError where the next
+        one is not to be had.
+        """
+        while True:
+            count = self._handle.readinto(buffer) or 0 if self._handle is not None else 0
+            if count:
+                if self._hasher is not None:
+                    self._hasher.update(buffer[:count])
+                return count
+            self._finish_piece()
+            if self._index + 1 == len(self._pieces):
+                return 0
+            self._open_next()
+
+    def seek(self, offset: int, whence: int) -> int:
+        """Move forwards without reading (whence: os.SEEK_CUR); what is skipped is not hashed."""
+        assert whence == os.SEEK_CUR
+        left = offset
+        while left:
+            if self._handle is None:
+                self._open_next()
+            assert self._handle is not None
+            here = self._handle.tell()
+            room = os.fstat(self._handle.fileno()).st_size - here
+            self._drop_hasher()
+            if left < room or self._index + 1 == len(self._pieces):
+                self._handle.seek(left, os.SEEK_CUR)
+                break
+            left -= room
+            self._open_next()
+        return offset
+
+    def _drop_hasher(self) -> None:
+        if self._hasher is not None:
+            self._hasher.hexdigest()
+            self._hasher = None
+
+    def _finish_piece(self) -> None:
+        """At the end of a piece: compare, if every byte of it was read."""
+        if self._handle is None:
+            return
+        piece = self._pieces[self._index]
+        if self._hasher is not None:
+            found = self._hasher.hexdigest()
+            self._hasher = None
+            if found != piece.sha256:
+                raise Damage(piece.name, piece.sha256, found, mend=COPY_AGAIN)
+        self._handle.close()
+        self._handle = None
+
+    def _open_next(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+        self._index += 1
+        piece = self._pieces[self._index]
+        path = self._medium.place(piece)
+        if path is None:
+            folder = self._next_medium(piece.name)
+            path = folder / piece.name if folder is not None else None
+            if path is None or not path.is_file():
+                raise self._missing(piece)
+        try:
+            handle = path.open("rb", buffering=0)
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            self._handle, self._hasher = handle, BackgroundHasher(sha256())
+            if piece.label is not None:
+                block = handle.read(archive.BLOCK)
+                self._hasher.update(block)
+                self._compare(block, piece)
+        except OSError as error:
+            raise from_oserror(error, "opening the archive") from error
+
+    def _check_label(self, path: Path, piece: Piece) -> None:
+        """Name a swapped or foreign volume before anything is unpacked."""
+        if piece.label is None:
+            return
+        try:
+            with path.open("rb") as handle:
+                self._compare(handle.read(archive.BLOCK), piece)
+        except OSError as error:
+            raise from_oserror(error, "reading a volume") from error
+
+    def _compare(self, block: bytes, piece: Piece) -> None:
+        wanted = piece.label
+        if wanted is None:
+            return
+        found = volumes.parse_label(block, piece.name)
+        if self._expected and found.manifest_sha256 != self._expected:
+            raise Damage(
+                f"{piece.name}: the bundle that it belongs to",
+                self._expected,
+                found.manifest_sha256,
+                mend="put in the volume of this bundle",
+            )
+        if (found.number, found.count) != (wanted.number, wanted.count):
+            raise Damage(
+                f"{piece.name}: the volume that it is",
+                f"{wanted.number} of {wanted.count}",
+                f"{found.number} of {found.count}",
+                mend="rename the volumes as they were, or copy them again",
+            )
+
+    def _missing(self, piece: Piece) -> SourceError:
+        return SourceError(
+            f"{piece.name}: not on this medium",
+            why=f"looked in {', '.join(map(str, (self._medium.folder, *self._medium.others)))}",
+            mend="name its folder with --volumes-in DIR, or have it asked for with --next-medium",
+        )
