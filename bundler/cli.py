@@ -222,9 +222,17 @@ def main() -> None:
     except click.exceptions.Exit as request:
         sys.exit(request.exit_code)
     except click.ClickException as error:
-        sys.exit(console.fail(UsageError(error.format_message(), mend="see: bundle --help")))
+        sys.exit(console.fail(_usage_error(error)))
     except (KeyboardInterrupt, click.Abort):
         sys.exit(console.interrupted())
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.OK)
+    except OSError as error:
+        sys.exit(console.fail(from_oserror(error, "working")))
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "bundle"
+    return UsageError(error.format_message(), mend=f"see: {path} --help")

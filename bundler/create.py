@@ -69,6 +69,7 @@ def create(draft: Draft, locked: Lock, console: Console) -> Created:
     """
     request, choice, workshop = draft.request, draft.choice, draft.workshop
     name = request.name or bundle_name(locked)
+    check_name(name)
     weights = sum(file.size for file in locked.model.files)
     folder = request.output / name
     media.check_new(folder, request.force)
@@ -95,6 +96,7 @@ def create(draft: Draft, locked: Lock, console: Console) -> Created:
             for file in snapshot.model.files
         },
     }
+    media.check_new(folder, request.force)  # another run may have written it since
     try:
         with console.stage(f"write {folder.name}", size) as progress:
             digest = media.write(folder, manifest, contents, progress)
@@ -209,8 +211,9 @@ def check_name(name: str) -> None:
     """
     if name and not MEDIA_NAME.fullmatch(name):
         raise UsageError(
-            f"--name {name!r} has characters that are not allowed",
-            mend="use letters, digits and . _ + @ -, at most 200, starting with a letter or digit",
+            f"{name!r} can't be the name of a bundle",
+            mend="give a --name of letters, digits and . _ + @ -, at most 200, "
+            "that starts with a letter or digit",
         )
 
 

@@ -1,6 +1,7 @@
 """Make a lock: decide everything, pin it by digest, build nothing."""
 
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
 from wheelhouse.sources import Sources
 
+#: At most 33 bits: eleven octal digits are all that a tar header has.
+_EPOCH = re.compile(r"[0-9]{1,9}|[1-7][0-9]{9}")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -35,8 +39,8 @@ def choose(request: Request, workshop: Workshop) -> Choice:
 
     Raises UsageError or TargetError for a request that can't be fulfilled.
     """
-    check_version("--python", request.python)
-    check_version("--glibc", request.glibc)
+    check_version("--python", request.python, "3.11")
+    check_version("--glibc", request.glibc, "2.31")
     gpus = gpu.parse(request.gpu)
     chosen = stack.named(request.stack) if request.stack else stack.choose(gpus)
     if not set(gpus) <= set(chosen.gpus):
@@ -79,6 +83,7 @@ def make_lock(
 
     Raises SourceError, TargetError, UsageError, IntegrityError or FilesystemError.
     """
+    created = epoch()
     # The model first: it is where most mistakes are, and the quickest to look at.
     with console.stage("look at the model", choice.model.reads()) as progress:
         model = choice.model.lock(progress)
@@ -117,7 +122,7 @@ def make_lock(
             )
     return Lock(
         schema=lock.SCHEMA,
-        created=epoch(),
+        created=created,
         target=target,
         stack=chosen.name,
         channel=source.name,
@@ -149,17 +154,25 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
                 f"{path}: was made for {option} {locked}, asked for is {wanted}",
                 mend=f"leave {option} away, or make another lock with `bundle lock`",
             )
+    if not choice.model.has(found.model):
+        raise UsageError(
+            f"{path}: was made for --model {found.model.source}, asked for is {request.model}",
+            mend="name that model, or make another lock with `bundle lock`",
+        )
     return found
 
 
 def epoch() -> int:
     """The time of a lock: now, or SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/).
 
-    Raises UsageError where that is no number.
+    Raises UsageError where that is no number that a tar archive can hold.
     """
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if text and not text.isdigit():
-        raise UsageError(f"SOURCE_DATE_EPOCH is {text!r}", mend="set it to seconds since the epoch")
+    if text and not _EPOCH.fullmatch(text):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {text!r}",
+            mend="set it to whole seconds since the epoch (`date +%s`), or unset it",
+        )
     return int(text) if text else int(time.time())
 
 

@@ -4,35 +4,44 @@ The manifest names every member's digest before its bytes are written, so each b
 compared in the same pass, and written once. The folder gets its name when all of it is on the disk.
 """
 
+import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from typing import BinaryIO
 
-from manifests import archive, bundle, sums
+from manifests import archive, bundle, sums, volumes
 from manifests.digests import BackgroundHasher, Readable, chunks, sha256
 from manifests.errors import FilesystemError, IntegrityError, UsageError, from_oserror
 
 #: Gives a member's bytes; called once, when its turn comes.
 Opener = Callable[[], "Iterator[memoryview]"]
 INSTALLER = "install.sh"
+#: What a bundle's folder may hold; see `write`, and volumes and signatures beside it.
+_OURS = re.compile(rf"{re.escape(INSTALLER)}|{sums.FILE_NAME}(\.sig)?|.+\.tar(\.\d+)?")
 
 
 def check_output(output: Path, size: int = 0) -> None:
     """Refuse an output folder that can't be written or has not `size` bytes free.
 
+    Where it does not exist, the folder above it that does is asked: nothing is made here.
     Raises FilesystemError.
     """
+    place = output
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output):
+        place = output.absolute()
+        while not os.path.lexists(place):
+            place = place.parent
+        with tempfile.TemporaryFile(dir=place):
             pass
-        free = shutil.disk_usage(output).free
+        free = shutil.disk_usage(place).free
     except OSError as error:
-        raise from_oserror(error, "preparing the output folder", output) from None
+        raise from_oserror(error, "preparing the output folder", place) from None
     if free < size:
         raise FilesystemError(
             f"{output}: {free:,} bytes are free, the bundle takes {size:,}",
@@ -41,15 +50,30 @@ def check_output(output: Path, size: int = 0) -> None:
 
 
 def check_new(folder: Path, force: bool) -> None:
-    """Refuse to write over a bundle that exists.
+    """Refuse to write over what exists; with `force`, over anything but a bundle.
 
     Raises UsageError.
     """
-    if folder.exists() and not force:
+    if not os.path.lexists(folder):
+        return
+    if not force:
         raise UsageError(
             f"{folder}: exists already",
             mend="choose another --output or --name, or replace it with --force",
         )
+    if not _is_bundle(folder):
+        raise UsageError(
+            f"{folder}: is not a bundle, and --force replaces nothing else",
+            mend="choose another --output or --name, or remove it yourself",
+        )
+
+
+def _is_bundle(folder: Path) -> bool:
+    """Whether removing a folder would remove a bundle and nothing else."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    names = [path.name for path in folder.iterdir()]
+    return not names or (sums.FILE_NAME in names and all(map(_OURS.fullmatch, names)))
 
 
 def write(
@@ -57,30 +81,111 @@ def write(
     manifest: bundle.Manifest,
     contents: Mapping[str, Opener],
     progress: Callable[[int], None],
+    volume_size: int = 0,
 ) -> str:
     """Write the bundle to `folder`, replacing what is there; gives the manifest's sha256.
 
-    Raises IntegrityError where a member's bytes are not what the manifest says, FilesystemError
-    where the disk is full. Nothing is left behind then.
+    `volume_size` is the most bytes of a file, 0 for one archive in one piece. Raises IntegrityError
+    where a member's bytes are not what the manifest says, FilesystemError where the disk is full;
+    nothing is left behind then.
     """
-    name = f"{manifest.name}.tar"
     data = manifest.dump()
     digest = bundle.digest_of(data)
     with _new_folder(folder) as work:
-        digests = {name: _write_archive(work / name, manifest, data, contents, progress)}
-        script = render_installer(manifest, digest).encode()
+        with closing(Pieces(work, manifest, digest, len(data), volume_size)) as pieces:
+            _write_archive(pieces, manifest, data, contents, progress)
+            digests = pieces.finish()
+        script = render_installer(manifest, digest, pieces.names[0]).encode()
         _write_file(work / INSTALLER, script, 0o755)
         digests[INSTALLER] = bundle.digest_of(script)
         _write_file(work / sums.FILE_NAME, sums.render(digests), 0o644)
     return digest
 
 
-def render_installer(manifest: bundle.Manifest, digest: str) -> str:
-    """install.sh with the names and digests of this bundle."""
+class Pieces:
+    """Takes an archive's bytes and lays them into one file, or into volumes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: bundle.Manifest,
+        digest: str,
+        manifest_size: int,
+        volume_size: int,
+    ) -> None:
+        self._folder = folder
+        self._created = manifest.created
+        self._room = 0  # bytes that the open file still takes
+        self._slice = 0
+        self._open: BinaryIO | None = None
+        self._whole = BackgroundHasher(sha256())
+        self._digests: dict[str, str] = {}
+        archive_name = f"{manifest.name}.tar"
+        self.length = 0  # bytes of the archive so far
+        self._labels: list[volumes.Label] = []
+        self.names = [archive_name]
+        length = manifest.archive_length(manifest_size)
+        if volume_size and length > volume_size:
+            count = volumes.count_for(length, volume_size)
+            self._slice = volume_size - archive.BLOCK
+            self._labels = [volumes.Label(archive_name, n, count, digest) for n in range(count)]
+            self.names = [label.filename for label in self._labels]
+
+    def put(self, piece: bytes | memoryview) -> None:
+        """Take the next bytes."""
+        view = memoryview(piece)
+        self.length += len(view)
+        while view:
+            if self._open is None:
+                self._start()
+            assert self._open is not None
+            part = view[: self._room] if self._slice else view
+            self._open.write(part)
+            self._whole.update(part)
+            view = view[len(part) :]
+            if self._slice:
+                self._room -= len(part)
+                if not self._room:
+                    self._end()
+
+    def finish(self) -> dict[str, str]:
+        """File name → sha256 of what was written; all of it is on the disk then."""
+        if self._open is not None:
+            self._end()
+        return self._digests
+
+    def close(self) -> None:
+        """Give up whatever is open."""
+        self._whole.hexdigest()
+        if self._open is not None:
+            self._open.close()
+
+    def _start(self) -> None:
+        number = len(self._digests)
+        self._open = (self._folder / self.names[number]).open("xb")
+        if self._labels:
+            label = self._labels[number].block(self._created)
+            self._open.write(label)
+            self._whole.update(label)
+            self._room = self._slice
+
+    def _end(self) -> None:
+        assert self._open is not None
+        with self._open as out:
+            out.flush()
+            os.fsync(out.fileno())
+            os.fchmod(out.fileno(), 0o644)
+        self._open = None
+        self._digests[self.names[len(self._digests)]] = self._whole.hexdigest()
+        self._whole = BackgroundHasher(sha256())
+
+
+def render_installer(manifest: bundle.Manifest, digest: str, first: str) -> str:
+    """install.sh with the names and digests of this bundle; `first` holds the runtime."""
     template = (resources.files("bundlectl") / INSTALLER).read_text("utf-8")
     (runtime,) = manifest.of_role(bundle.RUNTIME)
     values = {
-        "ARCHIVE": f"{manifest.name}.tar",
+        "ARCHIVE": first,
         "MANIFEST_SHA256": digest,
         "RUNTIME_SHA256": runtime.sha256,
         "RUNTIME_SIZE": str(runtime.size),
@@ -92,46 +197,32 @@ def render_installer(manifest: bundle.Manifest, digest: str) -> str:
 
 
 def _write_archive(
-    path: Path,
+    pieces: Pieces,
     manifest: bundle.Manifest,
     data: bytes,
     contents: Mapping[str, Opener],
     progress: Callable[[int], None],
-) -> str:
-    whole = BackgroundHasher(sha256())
-    length = 0
-    with path.open("xb") as out:
-
-        def put(piece: bytes | memoryview) -> None:
-            nonlocal length
-            out.write(piece)
-            whole.update(piece)
-            length += len(piece)
-
-        put(archive.header(archive.MANIFEST_NAME, len(data), manifest.created))
-        put(data)
-        put(archive.padding(len(data)))
-        for member in manifest.members:
-            put(archive.header(member.path, member.size, manifest.created))
-            hasher, count = sha256(), 0
-            for piece in contents[member.path]():
-                hasher.update(piece)
-                put(piece)
-                count += len(piece)
-                progress(len(piece))
-            if count != member.size or hasher.hexdigest() != member.sha256:
-                raise IntegrityError(
-                    f"{member.path}: changed while the bundle was made",
-                    why=f"expected {member.size} bytes with sha256 {member.sha256}, "
-                    f"found {count} with {hasher.hexdigest()}",
-                    mend="run the same command again",
-                )
-            put(archive.padding(member.size))
-        put(archive.trailer(length))
-        out.flush()
-        os.fsync(out.fileno())
-        os.fchmod(out.fileno(), 0o644)
-    return whole.hexdigest()
+) -> None:
+    pieces.put(archive.header(archive.MANIFEST_NAME, len(data), manifest.created))
+    pieces.put(data)
+    pieces.put(archive.padding(len(data)))
+    for member in manifest.members:
+        pieces.put(archive.header(member.path, member.size, manifest.created))
+        hasher, count = sha256(), 0
+        for piece in contents[member.path]():
+            hasher.update(piece)
+            pieces.put(piece)
+            count += len(piece)
+            progress(len(piece))
+        if count != member.size or hasher.hexdigest() != member.sha256:
+            raise IntegrityError(
+                f"{member.path}: changed while the bundle was made",
+                why=f"expected {member.size} bytes with sha256 {member.sha256}, "
+                f"found {count} with {hasher.hexdigest()}",
+                mend="run the same command again",
+            )
+        pieces.put(archive.padding(member.size))
+    pieces.put(archive.trailer(pieces.length))
 
 
 def _write_file(path: Path, data: bytes, mode: int) -> None:
@@ -145,22 +236,73 @@ def _write_file(path: Path, data: bytes, mode: int) -> None:
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name when the block ends well, and vanishes when it does not."""
-    work = folder.with_name(f".{folder.name}.partial")
+    missing = [path for path in folder.parents if not path.exists()]
     try:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(mode=0o755)
-        work.chmod(0o755)
-        yield work
-        if folder.exists():
-            shutil.rmtree(folder)
-        work.rename(folder)
-        handle = os.open(folder.parent, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
+        with _ours_alone(folder.with_name(f".{folder.name}.partial")) as work:
+            yield work
+            if folder.exists():
+                shutil.rmtree(folder)
+            work.rename(folder)
+            _sync_folder(folder.parent)
     except OSError as error:
-        raise from_oserror(error, "writing the bundle") from error
+        raise from_oserror(error, "writing the bundle", error.filename or folder) from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        for path in missing:
+            with suppress(OSError):  # not empty: it holds the bundle
+                path.rmdir()
+
+
+@contextmanager
+def _ours_alone(work: Path) -> Iterator[Path]:
+    """A folder, made, empty, locked against other runs, and gone (if not renamed) at the end.
+
+    The lock is on the folder itself, so that nothing else is ever left on the media.
+    """
+    handle = _made_and_locked(work)
+    try:
+        for entry in list(os.scandir(work)):  # what a killed run has left
+            Path(entry).unlink()
+        os.fchmod(handle, 0o755)
+        yield work
+    finally:
+        if _is_at(handle, work):
+            shutil.rmtree(work, ignore_errors=True)
+        os.close(handle)
+
+
+def _made_and_locked(work: Path) -> int:
+    while True:
+        work.mkdir(parents=True, exist_ok=True)
+        handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise UsageError(
+                f"{work}: another `bundle` is writing there",
+                mend="wait until it has ended, or choose another --output or --name",
+            ) from None
+        except OSError:  # a file system without locks, some network shares among them
+            return handle
+        if _is_at(handle, work):
+            return handle
+        os.close(handle)  # who held the lock before us has renamed or removed what we opened
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open folder is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def file_opener(path: Path) -> Opener:

@@ -12,7 +12,8 @@ from typing import Any
 from manifests.errors import UsageError
 
 SETTINGS_FILE = "bundle.toml"
-_VERSION = re.compile(r"\d+\.\d+")
+_VERSION = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
+_KINDS = {str: "a text in quotes", bool: "true or false", list: "a list of texts in quotes"}
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Request:
     force: bool = False
 
 
-def check_version(option: str, text: str) -> None:
+def check_version(option: str, text: str, example: str) -> None:
     """Refuse what is no MAJOR.MINOR.
 
     Raises UsageError.
     """
     if text and not _VERSION.fullmatch(text):
-        raise UsageError(f"{option} {text}: not a version", mend=f"for example {option} 3.11")
+        raise UsageError(f"{option} {text}: not a version", mend=f"for example {option} {example}")
 
 
 def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
@@ -63,9 +64,14 @@ def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
             raise UsageError(f"{path}: unknown key {key!r}", mend=hint)
         if not isinstance(value, known[key]):
-            kind = known[key].__name__
-            raise UsageError(f"{path}: {key} must be a {kind}, found {value!r}")
+            raise _wrong_kind(path, key, value, known[key])
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            raise _wrong_kind(path, key, value, known[key])
     return data
+
+
+def _wrong_kind(path: Path, key: str, value: object, kind: type) -> UsageError:
+    return UsageError(f"{path}: {key} is {value!r}", mend=f"give {key} {_KINDS[kind]}")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -103,6 +103,9 @@ _MENDS = {
     errno.EACCES: "choose a folder that you may write, or change its owner",
     errno.EPERM: "choose a folder that you may write, or change its owner",
     errno.EROFS: "the file system is mounted read-only: choose another folder",
+    errno.EFBIG: "FAT32 and `ulimit -f` limit the size of a file: choose another file system "
+    "(exFAT, ext4), or raise the limit",
+    errno.ENOTDIR: "a file stands where a folder is needed: choose another folder, or remove it",
     errno.ENAMETOOLONG: "choose a shorter path",
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from manifests import canonical
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, UsageError
+from manifests.names import DIGEST, check_path
 from manifests.records import from_data, to_data
 
 #: Where a digest comes from. A digest of kind COMPUTED protects the way from here on, and no more.
@@ -133,7 +134,8 @@ def load(path: Path) -> Lock:
                 f"{path}: schema {data.get('schema')}, this release reads {SCHEMA}",
                 mend="make the lock again with `bundle lock`",
             )
-        return from_data(Lock, data, "lock")
+        found = from_data(Lock, data, "lock")
+        _check(found)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", mend="name a lock that exists") from None
     except (ValueError, IntegrityError) as error:
@@ -142,3 +144,23 @@ def load(path: Path) -> Lock:
             why="a lock is written by `bundle lock` and is not edited by hand",
             mend="make it again with `bundle lock`",
         ) from None
+    return found
+
+
+def _check(lock: Lock) -> None:
+    """Refuse names and digests that would lead out of the folders in which they are used."""
+    names = [package.url.rpartition("/")[2] for package in (*lock.conda, *lock.runtime_conda)]
+    names += [package.subdir for package in (*lock.conda, *lock.runtime_conda)]
+    wheels = (*lock.wheels, *lock.runtime_wheels)
+    names += [wheel.filename for wheel in wheels]
+    names += [wheel.derived.origin for wheel in wheels if wheel.derived is not None]
+    for name in names:
+        if "/" in check_path(name):
+            raise IntegrityError(f"{name!r} is not the name of a file")
+    pinned = [package.sha256 for package in (*lock.conda, *lock.runtime_conda)]
+    pinned += [wheel.sha256 for wheel in wheels]
+    pinned += [wheel.derived.sha256 for wheel in wheels if wheel.derived is not None]
+    pinned += [file.sha256 for file in lock.model.files if check_path(file.path) and file.sha256]
+    for digest in pinned:
+        if not DIGEST.fullmatch(digest):
+            raise IntegrityError(f"{digest!r} is not a sha256")

@@ -26,6 +26,11 @@ def no_other_medium(_volume: str) -> Path | None:
     return None
 
 
+def refuse(damage: Damage) -> None:
+    """Take the first damage as the end."""
+    raise damage
+
+
 @dataclass(frozen=True)
 class Piece:
     """One file of the archive."""
@@ -105,10 +110,17 @@ class ArchiveStream:
         medium: Medium,
         manifest_sha256: str = "",
         next_medium: NextMedium = no_other_medium,
+        damaged: Callable[[Damage], None] = refuse,
     ) -> None:
+        """`damaged` hears of a piece that is not what the list says; an audit goes on then.
+
+        Raises SourceError for a missing volume that nobody can be asked for, Damage for one that
+        belongs elsewhere.
+        """
         self._medium = medium
         self._expected = manifest_sha256
         self._next_medium = next_medium
+        self._damaged = damaged
         self._pieces = medium.pieces()
         self._index = -1
         self._handle: FileIO | None = None
@@ -172,14 +184,11 @@ class ArchiveStream:
         """At the end of a piece: compare, if every byte of it was read."""
         if self._handle is None:
             return
-        piece = self._pieces[self._index]
-        if self._hasher is not None:
-            found = self._hasher.hexdigest()
-            self._hasher = None
-            if found != piece.sha256:
-                raise Damage(piece.name, piece.sha256, found, mend=COPY_AGAIN)
+        piece, hasher = self._pieces[self._index], self._hasher
         self._handle.close()
-        self._handle = None
+        self._handle = self._hasher = None
+        if hasher is not None and (found := hasher.hexdigest()) != piece.sha256:
+            self._damaged(Damage(piece.name, piece.sha256, found, mend=COPY_AGAIN))
 
     def _open_next(self) -> None:
         if self._handle is not None:

@@ -36,6 +36,10 @@ class FolderSource:
         """Bytes that `lock` reads."""
         return sum(path.stat().st_size for path in self._selected()[0].values())
 
+    def has(self, model: Model) -> bool:
+        """Whether it came from a folder: one that was moved or renamed is the same by its bytes."""
+        return model.source.startswith("folder:")
+
     def lock(self, progress: Progress = silent) -> Model:
         """Hash every file that would be packed, after the whole was found fit to serve."""
         files, _ = self._selected()

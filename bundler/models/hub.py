@@ -6,6 +6,7 @@ compare digests after a download and does not continue one after a kill, so the 
 """
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from threading import Event
@@ -28,6 +29,9 @@ from wheelhouse.store import Progress, Store, silent
 PARALLEL = 4
 
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
 @dataclass(frozen=True)
 class HubSource:
     """`repository` at `revision` (a branch, a tag or a commit) on the Hub at `endpoint`."""
@@ -44,6 +48,11 @@ class HubSource:
     def reads(self) -> int:
         """Nothing worth a progress bar: `lock` reads a few small files."""
         return 0
+
+    def has(self, model: Model) -> bool:
+        """Whether it is this repository's, at this commit where one was named."""
+        named = f"hf:{self.repository}".casefold() == model.source.casefold()
+        return named and (not _COMMIT.fullmatch(self.revision) or self.revision == model.revision)
 
     def lock(self, progress: Progress = silent) -> Model:  # noqa: ARG002 - the interface's
         """Pin commit and digests; get the small files and judge what can be judged by them."""

@@ -33,6 +33,10 @@ class ModelSource(Protocol):
         """Bytes that `lock` reads, for a progress bar."""
         ...
 
+    def has(self, model: Model) -> bool:
+        """Whether a locked model can be this one, as far as the names tell; reads nothing."""
+        ...
+
     def lock(self, progress: Progress = silent) -> Model:
         """Pin the model: revision, files, sizes and digests.
 

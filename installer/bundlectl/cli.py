@@ -348,9 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     words = _command_first(list(sys.argv[1:] if argv is None else argv))
     console = Console(quiet="--quiet" in words, json="--json" in words)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, signal.default_int_handler)
+    _take_signals(staged="--stage" in words)
     try:
         arguments = _parser().parse_args(words)
         return int(_ACTIONS[arguments.command](Run(arguments)))
@@ -366,9 +364,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         _remove_stage(words)
 
 
+def _take_signals(staged: bool) -> None:
+    """Let a signal end the run in order; what the caller has ignored (nohup) stays ignored.
+
+    install.sh ignores two while Python starts, where they would end in a traceback.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        held_back = staged and number != signal.SIGHUP
+        if held_back or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 def _remove_stage(words: list[str]) -> None:
-    """Remove the runtime that install.sh unpacked for this call, which runs from it."""
-    if "--stage" in words:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        shutil.rmtree(words[words.index("--stage") + 1], ignore_errors=True)
+    """Remove the runtime that install.sh unpacked for this call alone, which runs from it."""
+    if "--stage" not in words:
+        return
+    stage = words[words.index("--stage") + 1]
+    if not Path(sys.prefix).is_relative_to(stage):
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    shutil.rmtree(stage, ignore_errors=True)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bundlectl import apikey, config, host, preflight
+from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.media import ArchiveStream, Media, open_archive
+from bundlectl.process import Supervisor
 from bundlectl.unpack import Unpacker, sync
 from manifests import FORMAT_VERSION, __version__, bundle, checkpoint, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
@@ -34,6 +36,12 @@ echo "error: $prefix holds no release" >&2
 echo "  mend: install one from its medium: sh install.sh" >&2
 exit 2
 """
+
+
+#: Small files and folders of the installation itself, one block each: receipt, settings, key, logs.
+_PAPERS = 48
+#: Bytes of one name in a folder, as file systems keep it; an upper bound for the mean.
+_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -69,19 +77,25 @@ def examine(media: Media, layout: Layout, options: Options) -> Report:
 def install(media: Media, layout: Layout, options: Options, progress: Callable[[int], None]) -> str:
     """Install a bundle; gives the release's name. Continues where an earlier run was interrupted.
 
-    The release is complete but not in service afterwards. Raises the errors of preflight and
-    Unpacker, and UsageError where another install works on the same prefix.
+    A release that is there already is audited, and replaced where it is damaged. It is complete but
+    not in service afterwards. Raises the errors of preflight and Unpacker, and UsageError where
+    another install works on the same prefix or a damaged release is being served.
     """
     report = examine(media, layout, options)
     preflight.refuse(report.findings)
     layout.create()
     release = bundle.release_id(report.manifest.name, media.manifest_sha256)
+    receipt = placement.receipt_path(layout.prefix, release)
     with _locked(layout):
-        if not placement.receipt_path(layout.prefix, release).exists():
-            if not _is_unpacked(layout, release, report.manifest, media.manifest_sha256):
-                _unpack(media, layout, progress)
+        keep_model = _is_model_intact(layout, report.manifest)
+        if not (keep_model and _is_release_intact(layout, release, report.manifest, media)):
+            _refuse_in_use(layout, release)
+            _remove(receipt)
+            _unpack(media, layout, keep_model, progress)
+        if not receipt.exists():
             relocate(layout.environment(release))
             _write_receipt(layout, release, media.manifest_sha256, options)
+        _remove(journal_path(layout.prefix, media.manifest_sha256))
         _write_companions(layout, report.manifest, options)
     return release
 
@@ -104,16 +118,18 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
     manifest = reader.manifest
     release = bundle.release_id(manifest.name, reader.digest)
     base = f"{placement.RELEASES}/{release}"
-    files = [
-        *((f"{base}/env/{entry.path}", entry.size) for entry in manifest.environment),
-        *((f"{base}/runtime/{entry.path}", entry.size) for entry in manifest.runtime),
-        *((f"{manifest.model_folder()}/{m.path}", m.size) for m in manifest.of_role(bundle.MODEL)),
-        *((f"{base}/{m.path}", m.size) for m in manifest.of_role(bundle.DOCUMENT)),
-    ]
-    todo = [(path, size) for path, size in files if not _is_there(layout.prefix, path)]
+    entries = {f"{base}/{entry.path}": entry for entry in release_entries(manifest, reader.digest)}
+    for entry in bundle.model_entries(manifest):
+        entries[f"{manifest.model_folder()}/{entry.path}"] = entry
+    there = {path: size for path in entries if (size := _there(layout.prefix, path)) is not None}
+    sizes = [block if entry.kind == tree.FOLDER else entry.size for entry in entries.values()]
+    taken = [min(entries[path].size, size) for path, size in there.items()]
+    missing = len(entries) - len(there)
     return preflight.Needs(
-        disk=preflight.rounded((size for _, size in todo), block) + len(reader.data),
-        inodes=len(todo),
+        disk=preflight.rounded(sizes, block)
+        - preflight.rounded(taken, block)
+        + (_PAPERS * block + missing * _NAME),
+        inodes=missing + _PAPERS,
         machine=manifest.target.arch,
         glibc=manifest.needs.glibc,
         cpu_flags=manifest.needs.cpu_flags,
@@ -121,22 +137,23 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
         port=_port(layout, options),
         gpus=manifest.target.gpus,
         environment=f"{base}/{placement.ENVIRONMENT}",
-        longest_path=max((path for path, _ in files), key=lambda path: len(os.fsencode(path))),
+        longest_path=max(entries, key=lambda path: len(os.fsencode(path))),
         created=manifest.created,
     )
 
 
-def _is_there(prefix: Path, path: str) -> bool:
-    """Whether an earlier, interrupted run has made a file already; its space is taken."""
+def _there(prefix: Path, path: str) -> int | None:
+    """Bytes of a file that an earlier, interrupted run has begun to write; None without one."""
     area, folder, rest = path.split("/", 2)
-    return any(
-        (prefix / area / name / rest).is_file() for name in (folder, folder + placement.PARTIAL)
-    )
+    for name in (folder, folder + placement.PARTIAL):
+        with contextlib.suppress(OSError):
+            return (prefix / area / name / rest).lstat().st_size
+    return None
 
 
 def _port(layout: Layout, options: Options) -> int:
-    """The port that has to be free; none where a server of ours may hold it."""
-    if layout.current_release():
+    """The port that has to be free; none where a server of ours holds one."""
+    if Supervisor(layout).status().running:
         return 0
     if layout.config_file.exists():
         return config.load(layout.config_file).port
@@ -156,14 +173,14 @@ def _locked(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _is_unpacked(layout: Layout, release: str, manifest: bundle.Manifest, digest: str) -> bool:
-    """Whether a run was cut off between the last rename and the receipt."""
+def _is_release_intact(
+    layout: Layout, release: str, manifest: bundle.Manifest, media: Media
+) -> bool:
     folder = layout.release(release)
     if not folder.is_dir():
         return False
-    installed_at = str(layout.environment(release))
-    findings = audit_tree(folder, release_entries(manifest, digest), installed_at)
-    return not findings and _is_model_intact(layout, manifest)
+    entries = release_entries(manifest, media.manifest_sha256)
+    return not audit_tree(folder, entries, str(layout.environment(release)))
 
 
 def _is_model_intact(layout: Layout, manifest: bundle.Manifest) -> bool:
@@ -171,16 +188,33 @@ def _is_model_intact(layout: Layout, manifest: bundle.Manifest) -> bool:
     return folder.is_dir() and not audit_tree(folder, bundle.model_entries(manifest))
 
 
-def _unpack(media: Media, layout: Layout, progress: Callable[[int], None]) -> None:
+def _refuse_in_use(layout: Layout, release: str) -> None:
+    """Nothing is replaced below a server that runs from it."""
+    status = Supervisor(layout).status()
+    if status.running and status.service is not None and status.service.release == release:
+        raise UsageError(
+            f"the release {release} is damaged and its server runs",
+            why="see what is wrong with: bundlectl audit",
+            mend=f"run: '{layout.command}' stop; then the same command again, which mends it",
+        )
+
+
+def _unpack(
+    media: Media, layout: Layout, keep_model: bool, progress: Callable[[int], None]
+) -> None:
     path, expected = media.archive()
     with open_archive(path) as raw:
         stream = ArchiveStream(raw)
         reader = BundleReader(stream, media.manifest_sha256)
         unpacker = Unpacker(layout.prefix, reader, progress)
-        unpacker.run(
-            keep_model=_is_model_intact(layout, reader.manifest),
-            check=lambda: stream.check_whole(path.name, expected),
-        )
+        unpacker.run(keep_model, check=lambda: stream.check_whole(path.name, expected))
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise from_oserror(error, "removing an old paper of the installation") from error
 
 
 def relocate(environment: Path) -> None:

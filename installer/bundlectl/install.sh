@@ -30,7 +30,11 @@ RUNTIME_SHA256=@RUNTIME_SHA256@
 RUNTIME_SIZE=@RUNTIME_SIZE@
 GLIBC=@GLIBC@
 
-here=$(cd -- "$(dirname -- "$0")" && pwd -P)
+case $0 in
+  */*) here=${0%/*} ;;
+  *) here=. ;;
+esac
+here=$(cd -- "${here:-/}" && pwd -P)
 stage=
 
 fail() { # CODE WHAT WHY MEND
@@ -50,7 +54,7 @@ cleanup() {
 
 check_tools() {
   missing=
-  for tool in tar gzip sha256sum mktemp mkdir rm cat head dirname uname printf wc; do
+  for tool in tar gzip sha256sum mktemp mkdir rm head uname printf wc; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
   done
   [ -z "$missing" ] ||
@@ -165,10 +169,11 @@ main() {
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   start_runtime
-  status=0
-  "$stage/runtime/bin/python" -I -B -X utf8 -m bundlectl \
-    --media "$here" --manifest "$MANIFEST_SHA256" "$@" || status=$?
-  exit "$status"
+  # From here on bundlectl takes the signals, and removes the folder when it ends.
+  trap - EXIT HUP
+  trap '' INT TERM
+  exec "$stage/runtime/bin/python" -I -B -X utf8 -m bundlectl \
+    --stage "$stage" --media "$here" --manifest "$MANIFEST_SHA256" "$@"
 }
 
 main "$@"

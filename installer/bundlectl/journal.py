@@ -8,6 +8,11 @@ import os
 from pathlib import Path
 
 
+def journal_path(prefix: Path, manifest_sha256: str) -> Path:
+    """Where the journal of a bundle lies while it is unpacked below a prefix."""
+    return prefix / "state/journal" / f"{manifest_sha256}.txt"
+
+
 class Journal:
     """The members done, in a file of one path per line."""
 

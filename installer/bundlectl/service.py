@@ -128,7 +128,11 @@ def activate(
         start(layout, release, trial, waiting, "candidate")
         Supervisor(layout, "candidate").stop(settings.stop_timeout)
         supervisor.stop(settings.stop_timeout)
-        started = start(layout, release, settings, waiting)
+        try:
+            started = start(layout, release, settings, waiting)
+        except BaseException:
+            start(layout, running.release, settings, waiting)
+            raise
     else:
         started = start(layout, release, settings, waiting)
     switch(layout, release)

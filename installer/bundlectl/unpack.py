@@ -10,13 +10,14 @@ import gzip
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import zstandard
 
-from bundlectl.journal import Journal
+from bundlectl.journal import Journal, journal_path
 from bundlectl.readahead import ReadAhead
 from manifests import bundle, placement, tree
 from manifests.digests import Readable, chunks, sha256
@@ -24,6 +25,16 @@ from manifests.errors import Damage, IntegrityError, from_oserror
 from manifests.reader import COPY_AGAIN, BundleReader, MemberStream
 
 Progress = Callable[[int], None]
+#: What the readers of the standard library and zstandard raise where bytes are not an archive.
+_UNREADABLE = (
+    tarfile.TarError,
+    zstandard.ZstdError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+)
 
 
 def sync(folder: Path) -> None:
@@ -46,7 +57,7 @@ class Unpacker:
         self.release = bundle.release_id(manifest.name, reader.digest)
         self._release_folder = prefix / placement.RELEASES / self.release
         self._model_folder = prefix / manifest.model_folder()
-        self._journal_path = prefix / "state/journal" / f"{reader.digest}.txt"
+        self._journal_path = journal_path(prefix, reader.digest)
         self._partial_release = _partial(self._release_folder)
         self._partial_model = _partial(self._model_folder)
 
@@ -64,6 +75,8 @@ class Unpacker:
 
     def _run(self, keep_model: bool, check: Callable[[], None]) -> None:
         manifest = self._reader.manifest
+        # The caller found it damaged, as a run leaves it that was cut off inside conda-unpack.
+        _remove(self._release_folder)
         fresh = not self._partial_release.exists()
         journal = Journal(self._journal_path)
         if fresh:  # a journal without its folder says nothing
@@ -78,7 +91,7 @@ class Unpacker:
                 self._reader.skip(member)
             else:
                 self._take(member)
-                sync(self._partial_release)
+                sync(self._partial_model if member.role == bundle.MODEL else self._partial_release)
                 journal.add(member.path)
             self._progress(member.size)
         self._reader.finish()
@@ -142,7 +155,7 @@ class Unpacker:
                 fileobj=decompress(cast(BinaryIO, ahead)), mode="r|", bufsize=1 << 20
             ) as inner:
                 extract(inner, entries, target)
-        except (tarfile.TarError, zstandard.ZstdError, gzip.BadGzipFile, EOFError) as error:
+        except _UNREADABLE as error:
             # The bytes are wrong, as the digest would say at the end; this is only earlier.
             raise Damage(
                 stream.member.path, "an archive that can be read", str(error), mend=COPY_AGAIN

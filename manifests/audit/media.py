@@ -1,11 +1,13 @@
 """Audit a bundle's folder. Media are read once, front to back: a disc that has to seek is slow.
 
-The digest of the archive and the digests of its members are computed from the same bytes, side by
-side in two threads.
+The digests of the archive's files and those of its members are computed from the same bytes, side
+by side in two threads.
 """
 
 import os
 import re
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from manifests import sums, tree
@@ -19,8 +21,9 @@ from manifests.audit.report import (
     Report,
 )
 from manifests.console import Progress, ignore_progress
-from manifests.digests import BackgroundHasher, TeeReader, chunks, hash_file, sha256
+from manifests.digests import CountingReader, chunks, hash_file
 from manifests.errors import BundleError, Damage, IntegrityError
+from manifests.medium import ArchiveStream, Medium
 from manifests.reader import BundleReader
 
 #: The line of install.sh that names the manifest; see installer/install.sh.
@@ -30,37 +33,30 @@ INSTALLER_NAME = "install.sh"
 
 def audit_media(folder: Path, progress: Progress = ignore_progress) -> Report:
     """Audit the list, what it does not list, and every member of the archive."""
-    findings: list[Finding] = []
+    medium = Medium(folder)
     try:
-        listed = sums.parse((folder / sums.FILE_NAME).read_bytes())
+        listed = medium.listed()
+        pieces = medium.pieces()
     except IntegrityError as error:
-        return Report(
-            "media", str(folder), (), 0, 0, (Finding(ALTERED, sums.FILE_NAME, found=error.what),)
-        )
+        finding = Finding(ALTERED, sums.FILE_NAME, found=error.what)
+        return Report("media", str(folder), (), 0, 0, (finding,))
     present = dict(tree.walk(folder))
-    findings += _unlisted(present, listed)
-    size, manifests = 0, set()
-    for name, expected in listed.items():
-        if name not in present:
-            findings.append(Finding(MISSING, name, f"a file with sha256 {expected}"))
-            continue
-        if tree.kind_of(present[name]) != tree.FILE:
-            continue  # _unlisted has named it
-        size += present[name].stat().st_size
-        try:
-            if name.endswith(".tar"):
-                found, manifest, inside = _audit_archive(folder / name, progress)
-                findings += inside
-                manifests.add(manifest)
-            else:
-                found = hash_file(folder / name)
-        except OSError as error:
-            findings.append(Finding(UNREADABLE, name, found=error.strerror or str(error)))
-            continue
-        if found != expected:
-            findings.append(Finding(ALTERED, name, expected, found))
-    findings += _embedded(folder / INSTALLER_NAME, manifests)
-    digests = tuple(sorted(manifests - {""}))
+    regular = {name for name, entry in present.items() if tree.kind_of(entry) == tree.FILE}
+    findings = _unlisted(present, listed)
+    findings += [
+        Finding(MISSING, name, f"a file with sha256 {digest}")
+        for name, digest in listed.items()
+        if name not in present
+    ]
+    digest, archived = "", {piece.name for piece in pieces}
+    if archived <= regular:
+        digest, inside = _audit_archive(medium, progress)
+        findings += inside
+    apart = regular - archived if digest else regular  # what was not hashed on the way
+    findings += _hash_each(folder, {n: d for n, d in listed.items() if n in apart})
+    findings += _embedded(folder / INSTALLER_NAME, digest)
+    size = sum(present[name].stat().st_size for name in listed if name in regular)
+    digests = (digest,) if digest else ()
     return Report("media", str(folder), digests, len(listed), size, tuple(findings))
 
 
@@ -75,46 +71,65 @@ def _unlisted(present: dict[str, "os.DirEntry[str]"], listed: dict[str, str]) ->
     return findings
 
 
-def _audit_archive(path: Path, progress: Progress) -> tuple[str, str, list[Finding]]:
-    """The archive's sha256, its manifest's, and what is wrong inside."""
-    whole = BackgroundHasher(sha256())
+def _hash_each(folder: Path, listed: dict[str, str]) -> list[Finding]:
+    findings = []
+    for name, expected in listed.items():
+        try:
+            found = hash_file(folder / name)
+        except OSError as error:
+            findings.append(Finding(UNREADABLE, name, found=error.strerror or str(error)))
+            continue
+        if found != expected:
+            findings.append(Finding(ALTERED, name, expected, found))
+    return findings
+
+
+def _audit_archive(medium: Medium, progress: Progress) -> tuple[str, list[Finding]]:
+    """The manifest's sha256 and what is wrong; no digest where the archive can't be followed."""
     findings: list[Finding] = []
-    manifest_digest = ""
 
     def note(error: BundleError) -> None:
         if isinstance(error, Damage):
-            finding = Finding(ALTERED, f"{path.name}: {error.path}", error.expected, error.found)
+            findings.append(Finding(ALTERED, error.path, error.expected, error.found))
         else:
-            finding = Finding(ALTERED, path.name, found=error.what)
-        findings.append(finding)
+            findings.append(Finding(ALTERED, "the archive", found=error.what))
 
-    with path.open("rb", buffering=0) as raw:
-        stream = TeeReader(raw, whole, progress)
+    digest = ""
+    try:
+        with closing(ArchiveStream(medium, damaged=note)) as raw:
+            stream = CountingReader(raw, progress)
+            try:
+                reader = BundleReader(stream)
+                digest = reader.digest
+                _audit_members(reader, note)
+            except IntegrityError as error:
+                note(error)
+            for _ in chunks(stream):
+                pass  # bytes after the end count for the digests of the files
+    except BundleError as error:
+        note(error)
+        digest = ""
+    return digest, findings
+
+
+def _audit_members(reader: BundleReader, note: Callable[[BundleError], None]) -> None:
+    for member in reader.manifest.members:
         try:
-            reader = BundleReader(stream)
-            manifest_digest = reader.digest
-            for member in reader.manifest.members:
-                try:
-                    with reader.member(member):
-                        pass
-                except Damage as damage:
-                    note(damage)
-            reader.finish()
-        except BundleError as error:
-            note(error)
-        for _ in chunks(stream):
-            pass  # bytes after the end count for the digest of the whole
-    return whole.hexdigest(), manifest_digest, findings
+            with reader.member(member):
+                pass
+        except Damage as damage:
+            note(damage)
+    reader.finish()
 
 
-def _embedded(installer: Path, manifests: set[str]) -> list[Finding]:
+def _embedded(installer: Path, manifest: str) -> list[Finding]:
     """install.sh has to name the manifest that the archive holds."""
     try:
         match = EMBEDDED_DIGEST.search(installer.read_bytes())
     except OSError:
         match = None
     named = match[1].decode() if match else "no manifest"
-    if manifests == {named}:
+    if named == manifest:
         return []
-    found = ", ".join(sorted(manifests - {""})) or "no archive with one"
+    found = manifest or "no archive with one"
     return [Finding(ALTERED, "the manifest that install.sh names", named, found)]
