@@ -35,5 +35,8 @@ make_venv() { # FOLDER REQUIREMENT…
       "$found" -m venv "$venv"
     }
   fi
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+  # Older pips forget a configured certificate authority while they build what they install.
+  for wanted in 'pip>=26,<27' "$@"; do
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wanted"
+  done
 }

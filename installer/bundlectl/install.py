@@ -122,11 +122,12 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
     for entry in bundle.model_entries(manifest):
         entries[f"{manifest.model_folder()}/{entry.path}"] = entry
     there = {path: size for path in entries if (size := _there(layout.prefix, path)) is not None}
-    sizes = [block if entry.kind == tree.FOLDER else entry.size for entry in entries.values()]
-    taken = [min(entries[path].size, size) for path, size in there.items()]
+    # A folder takes a block at least; what an interrupted run has written is replaced or kept.
+    sizes = {path: block if e.kind == tree.FOLDER else e.size for path, e in entries.items()}
+    taken = [min(sizes[path], size) for path, size in there.items()]
     missing = len(entries) - len(there)
     return preflight.Needs(
-        disk=preflight.rounded(sizes, block)
+        disk=preflight.rounded(sizes.values(), block)
         - preflight.rounded(taken, block)
         + (_PAPERS * block + missing * _NAME),
         inodes=missing + _PAPERS,
