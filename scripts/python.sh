@@ -35,8 +35,5 @@ make_venv() { # FOLDER REQUIREMENT…
       "$found" -m venv "$venv"
     }
   fi
-  # Older pips forget a configured certificate authority while they build what they install.
-  for wanted in 'pip>=26,<27' "$@"; do
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wanted"
-  done
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
 }
