@@ -160,7 +160,7 @@ def measure(folder: Path, size: int) -> list[tuple[str, Timing, list[Timing]]]:
     packed = timed(
         "pack.pack, zst and sha256",
         size,
-        lambda: pack.pack(built, folder / "ours.tar.zst", compression="zstd", epoch=0),
+        lambda: pack.pack(built, folder / "ours.tar.zst", compression="zstd"),
     )
     stock_zst = timed(
         "conda-pack tar.zst", size, lambda: stock_conda_pack(built, folder / "stock.tar.zst")

@@ -21,9 +21,6 @@ from manifests.lock import CondaPackage, Wheel
 from manifests.records import from_data, to_data
 from wheelhouse import install
 
-#: The time of every file in an environment: the earliest that zip archives know. It is not the
-#: lock's, so that two bundles with the same environment share its bytes.
-EPOCH = 315_532_800
 _INDEX = "entries.json"
 
 
@@ -122,7 +119,6 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
                 members,
                 archive,
                 compression=contents.compression,
-                epoch=EPOCH,
                 progress=progress,
             )
         if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bundler import conda, locking
+from bundler import conda, locking, media
 from bundler import create as creating
 from bundler.plan import plan
 from bundler.request import SETTINGS_FILE, Request, cache_folder, file_settings
@@ -174,12 +174,10 @@ def create(request: Request, workshop: Workshop, console: Console, dry_run: bool
 def lock(request: Request, workshop: Workshop, console: Console) -> None:
     """Pin everything by digest and write bundle.lock, which `bundle create --lock` follows."""
     target = request.lock or Path("bundle.lock")
+    media.check_output(target.parent)
     draft = creating.draft(dataclasses.replace(request, lock=None), workshop)
     made = locking.make_lock(draft.request, draft.choice, draft.sources, workshop, console)
-    try:
-        target.write_bytes(made.dump())
-    except OSError as error:
-        raise from_oserror(error, "writing the lock", target) from None
+    locking.write_lock(made, target)
     record = {"lock": str(target), "sha256": made.digest(), "wheels": len(made.wheels)}
     text = f"{target}: {len(made.conda)} conda packages, {len(made.wheels)} wheels, 1 model"
     console.result(record, text)

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bundler.workshop import Workshop
 from manifests import gpu, lock, stack
 from manifests.checkpoint import Rules
 from manifests.console import Console
-from manifests.errors import TargetError, UsageError
+from manifests.errors import TargetError, UsageError, from_oserror
 from manifests.lock import CondaPackage, Lock, Target
 from manifests.stack import Stack
 from wheelhouse.fetch import Fetcher
@@ -160,6 +161,23 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
             mend="name that model, or make another lock with `bundle lock`",
         )
     return found
+
+
+def write_lock(made: Lock, path: Path) -> None:
+    """Write a lock whole or not at all.
+
+    Raises FilesystemError.
+    """
+    growing = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        growing.write_bytes(made.dump())
+        growing.replace(path)
+    except OSError as error:
+        raise from_oserror(error, "writing the lock", path) from None
+    finally:
+        with suppress(OSError):
+            growing.unlink(missing_ok=True)
 
 
 def epoch() -> int:

@@ -10,7 +10,6 @@ import importlib.util
 import io
 import os
 import shutil
-import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import BinaryIO, cast
 import zstandard
 
 from bundler.packplan import Member, plan
-from manifests import digests
+from manifests import archive, digests
 from manifests.errors import IntegrityError, UsageError, from_oserror
-from manifests.tree import FILE, FOLDER, LINK, Entry
+from manifests.tree import FILE, Entry
 from wheelhouse.store import Progress, silent
 
 __all__ = ["pack", "plan", "size", "stage_runtime", "write"]
@@ -30,7 +29,6 @@ __all__ = ["pack", "plan", "size", "stage_runtime", "write"]
 _ZSTD_LEVEL = 3
 #: zlib's default; only the small runtime is packed with gzip, which every host can read.
 _GZIP_LEVEL = 6
-_TYPES = {FILE: tarfile.REGTYPE, FOLDER: tarfile.DIRTYPE, LINK: tarfile.SYMTYPE}
 #: Our own packages that the isolated host runs.
 OURS = ("bundlectl", "manifests")
 
@@ -40,7 +38,6 @@ def pack(
     out: BinaryIO | Path,
     *,
     compression: str,
-    epoch: int,
     exclude: Iterable[str] = (),
     winning: Sequence[str] = (),
     threads: int = 0,
@@ -48,16 +45,14 @@ def pack(
 ) -> tuple[Entry, ...]:
     """Plan and write an environment; every file with size and sha256 as packed, in archive order.
 
-    `compression` is "zstd" or "gzip", `epoch` the time of every member in seconds. `exclude` and
+    `compression` is "zstd" or "gzip". `exclude` and
     `winning` are as for `plan`, the rest as for `write`.
     """
     try:
         members = plan(prefix, exclude=exclude, winning=winning)
     except OSError as error:
         raise from_oserror(error, "reading the environment") from error
-    return write(
-        members, out, compression=compression, epoch=epoch, threads=threads, progress=progress
-    )
+    return write(members, out, compression=compression, threads=threads, progress=progress)
 
 
 def size(members: Iterable[Member]) -> int:
@@ -70,7 +65,6 @@ def write(
     out: BinaryIO | Path,
     *,
     compression: str,
-    epoch: int,
     threads: int = 0,
     progress: Progress = silent,
 ) -> tuple[Entry, ...]:
@@ -84,11 +78,11 @@ def write(
     """
     try:
         if not isinstance(out, Path):
-            return _write(members, out, compression, epoch, threads, progress)
+            return _write(members, out, compression, threads, progress)
         growing = out.with_name(f"{out.name}.part")
         try:
             with growing.open("wb") as handle:
-                entries = _write(members, handle, compression, epoch, threads, progress)
+                entries = _write(members, handle, compression, threads, progress)
                 handle.flush()
                 os.fsync(handle.fileno())
             growing.replace(out)
@@ -103,24 +97,21 @@ def _write(
     members: Iterable[Member],
     raw: BinaryIO,
     compression: str,
-    epoch: int,
     threads: int,
     progress: Progress,
 ) -> tuple[Entry, ...]:
-    entries = []
-    with (
-        _compressed(raw, compression, threads) as stream,
-        tarfile.open(
-            fileobj=stream,
-            mode="w|",
-            format=tarfile.GNU_FORMAT,
-            bufsize=digests.CHUNK,
-        ) as tar,
-    ):
-        tar.copybufsize = digests.CHUNK  # type: ignore[attr-defined]  # typeshed lacks it
+    entries, length = [], 0
+    with _compressed(raw, compression, threads) as stream:
         for member in members:
-            entries.append(_add(tar, member, epoch, progress))
-            tar.members.clear()  # type: ignore[attr-defined]  # else it keeps every header
+            entry = replace(member.entry(), size=member.size())
+            header, padding = archive.entry_header(entry), archive.padding(entry.size)
+            stream.write(header)
+            if member.kind == FILE:
+                entry = replace(entry, sha256=_copy(member, entry.size, stream, progress))
+            stream.write(padding)
+            length += len(header) + entry.size + len(padding)
+            entries.append(entry)
+        stream.write(archive.trailer(length))
     return tuple(entries)
 
 
@@ -141,45 +132,30 @@ def _compressed(raw: BinaryIO, compression: str, threads: int) -> Iterator[Binar
         raise UsageError(f"unknown compression {compression!r}", mend="use zstd or gzip")
 
 
-def _add(tar: tarfile.TarFile, member: Member, epoch: int, progress: Progress) -> Entry:
-    entry = member.entry()
-    info = tarfile.TarInfo(member.path)
-    info.type, info.linkname = _TYPES[member.kind], member.target
-    info.mode, info.mtime = entry.mode(), epoch
-    if member.kind != FILE:
-        tar.addfile(info)
-        return entry
+def _copy(member: Member, size: int, stream: BinaryIO, progress: Progress) -> str:
+    """Write a file's bytes; their sha256."""
+    hasher, count = digests.sha256(), 0
     with _opened(member) as handle:
-        reader = _Reader(handle, progress)
-        info.size = member.size()
-        tar.addfile(info, cast(BinaryIO, reader))
-    if member.sha256 and reader.hexdigest() != member.sha256:
+        for view in digests.chunks(handle, size):
+            hasher.update(view)
+            stream.write(view)
+            count += len(view)
+            progress(len(view))
+    if count != size or (member.sha256 and hasher.hexdigest() != member.sha256):
         raise IntegrityError(
-            f"{member.path}: is not the file that its conda package holds",
-            why=f"sha256 is {reader.hexdigest()}, recorded was {member.sha256}",
+            f"{member.path}: is not the file that its package holds",
+            why=f"{count} of {size} bytes were read, with sha256 {hasher.hexdigest()}; "
+            f"recorded was {member.sha256 or 'none'}",
             mend="make the environment again with an empty cache folder",
         )
-    return replace(entry, size=info.size, sha256=reader.hexdigest())
+    return hasher.hexdigest()
 
 
-def _opened(member: Member) -> BinaryIO:
+def _opened(member: Member) -> io.BytesIO | io.FileIO:
     if member.data is not None:
         return io.BytesIO(member.data)
     assert member.source is not None
     return member.source.open("rb", buffering=0)
-
-
-class _Reader(digests.HashingReader):
-    """Tells how much passed through."""
-
-    def __init__(self, raw: BinaryIO, progress: Progress) -> None:
-        super().__init__(raw)
-        self._progress = progress
-
-    def read(self, size: int = -1) -> bytes:
-        data = super().read(size)
-        self._progress(len(data))
-        return data
 
 
 def stage_runtime(prefix: Path) -> None:

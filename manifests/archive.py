@@ -11,10 +11,16 @@ Format: https://www.gnu.org/software/tar/manual/html_node/Standard.html
 import tarfile
 from collections.abc import Iterable
 
+from manifests import tree
+
 BLOCK = tarfile.BLOCKSIZE
 #: GNU tar pads an archive to whole records of 20 blocks.
 RECORD = tarfile.RECORDSIZE
 MANIFEST_NAME = "bundle.json"
+#: The time of every file in a packed tree: the earliest that zip archives know. It is not the
+#: bundle's, so that two bundles with the same environment share its bytes.
+TREE_TIME = 315_532_800
+_TYPES = {tree.FILE: tarfile.REGTYPE, tree.FOLDER: tarfile.DIRTYPE, tree.LINK: tarfile.SYMTYPE}
 #: A manifest lists at most a few hundred thousand files; more is an attack on memory.
 MANIFEST_LIMIT = 256 << 20
 
@@ -23,6 +29,14 @@ def header(name: str, size: int, mtime: int) -> bytes:
     """The header of a regular file of `size` bytes, with a long-name block before it if needed."""
     info = tarfile.TarInfo(name)
     info.size, info.mtime, info.mode = size, mtime, 0o644
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
+
+
+def entry_header(entry: tree.Entry) -> bytes:
+    """The header of an entry of a packed tree, with long-name blocks before it if needed."""
+    info = tarfile.TarInfo(entry.path)
+    info.size, info.mode, info.mtime = entry.size, entry.mode(), TREE_TIME
+    info.type, info.linkname = _TYPES[entry.kind], entry.target
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
 
 

@@ -7,9 +7,9 @@ names when all their members have. A kill at any moment costs at most one member
 
 import ctypes
 import gzip
+import io
 import os
 import shutil
-import tarfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,24 +17,17 @@ from typing import BinaryIO, cast
 
 import zstandard
 
+from bundlectl.extract import create, extract
 from bundlectl.journal import Journal, journal_path
 from bundlectl.readahead import ReadAhead
 from manifests import bundle, placement, tree
-from manifests.digests import Readable, chunks, sha256
+from manifests.digests import CHUNK, Readable
 from manifests.errors import Damage, IntegrityError, from_oserror
 from manifests.reader import COPY_AGAIN, BundleReader, MemberStream
 
 Progress = Callable[[int], None]
-#: What the readers of the standard library and zstandard raise where bytes are not an archive.
-_UNREADABLE = (
-    tarfile.TarError,
-    zstandard.ZstdError,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    OverflowError,
-)
+#: What the decompressors raise where bytes are not theirs.
+_UNREADABLE = (zstandard.ZstdError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 def sync(folder: Path) -> None:
@@ -132,7 +125,7 @@ class Unpacker:
         target.unlink(missing_ok=True)
         ahead = ReadAhead(stream)
         try:
-            with _create(target) as handle:
+            with create(target) as handle:
                 while chunk := ahead.next_chunk():
                     handle.write(chunk)
                 os.fchmod(handle.fileno(), 0o644)
@@ -144,17 +137,14 @@ class Unpacker:
         stream: MemberStream,
         entries: Sequence[tree.Entry],
         target: Path,
-        decompress: Callable[[BinaryIO], BinaryIO],
+        decompress: Callable[[ReadAhead], Readable],
     ) -> None:
         _remove(target)
         target.mkdir()
         target.chmod(0o755)
         ahead = ReadAhead(stream)
         try:
-            with tarfile.open(
-                fileobj=decompress(cast(BinaryIO, ahead)), mode="r|", bufsize=1 << 20
-            ) as inner:
-                extract(inner, entries, target)
+            extract(decompress(ahead), entries, target)
         except _UNREADABLE as error:
             # The bytes are wrong, as the digest would say at the end; this is only earlier.
             raise Damage(
@@ -164,64 +154,13 @@ class Unpacker:
             ahead.close()
 
 
-def _unzstd(raw: BinaryIO) -> BinaryIO:
-    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_size=1 << 20)
-    return cast(BinaryIO, reader)
+def _unzstd(raw: ReadAhead) -> Readable:
+    reader = zstandard.ZstdDecompressor().stream_reader(cast(BinaryIO, raw), read_size=CHUNK)
+    return io.BufferedReader(cast(io.RawIOBase, reader), CHUNK)
 
 
-def _ungzip(raw: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))
-
-
-def extract(inner: tarfile.TarFile, entries: Sequence[tree.Entry], target: Path) -> None:
-    """Write the entries of a tree, which the archive has to hold in exactly that order.
-
-    Raises Damage naming the first entry that differs; nothing unexpected is ever written.
-    """
-    members = iter(inner)
-    for entry in entries:
-        info = next(members, None)
-        if info is None:
-            raise Damage(entry.path, "a member of the archive", "the end", mend=COPY_AGAIN)
-        _check_member(info, entry)
-        path = target / entry.path
-        if entry.kind == tree.FOLDER:
-            path.mkdir()
-            path.chmod(entry.mode())
-        elif entry.kind == tree.LINK:
-            path.symlink_to(entry.target)
-        else:
-            data = inner.extractfile(info)
-            assert data is not None  # _check_member saw a regular file
-            _write(cast(Readable, data), entry, path)
-    surplus = next(members, None)
-    if surplus is not None:
-        raise Damage(surplus.name, "the end of the archive", "another member", mend=COPY_AGAIN)
-
-
-def _check_member(info: tarfile.TarInfo, entry: tree.Entry) -> None:
-    kinds = {tarfile.REGTYPE: tree.FILE, tarfile.DIRTYPE: tree.FOLDER, tarfile.SYMTYPE: tree.LINK}
-    found = (info.name, kinds.get(info.type), info.size, info.linkname)
-    if found != (entry.path, entry.kind, entry.size, entry.target):
-        expected = f"a {entry.kind} of {entry.size} bytes"
-        raise Damage(entry.path, expected, f"the member {info.name}", mend=COPY_AGAIN)
-
-
-def _write(data: Readable, entry: tree.Entry, path: Path) -> None:
-    hasher = sha256()
-    with _create(path) as handle:
-        for view in chunks(data, entry.size):
-            hasher.update(view)
-            handle.write(view)
-        os.fchmod(handle.fileno(), entry.mode())
-    if hasher.hexdigest() != entry.sha256:
-        raise Damage(entry.path, entry.sha256, hasher.hexdigest(), mend=COPY_AGAIN)
-
-
-def _create(path: Path) -> BinaryIO:
-    """A new file, never through a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    return cast(BinaryIO, os.fdopen(os.open(path, flags, 0o600), "wb"))
+def _ungzip(raw: ReadAhead) -> Readable:
+    return io.BufferedReader(gzip.GzipFile(fileobj=cast(BinaryIO, raw), mode="rb"), CHUNK)
 
 
 def _partial(folder: Path) -> Path:

@@ -13,7 +13,11 @@ from manifests import lock
 from tests.support.small import STACK, Workplace, environment
 
 #: Resolutions of a stack with a date are kept, so that only the first run of all asks pip.
-DATED = STACK.replace('resolution_date = ""', 'resolution_date = "2026-11-15T00:00:00Z"')
+_DATE = "2026-11-15T00:00:00Z"
+#: The channel's packages are this machine's, and want its glibc.
+DATED = STACK.replace('resolution_date = ""', f'resolution_date = "{_DATE}"').replace(
+    'glibc = "2.17"', f'glibc = "{hostchannel.host_glibc()}"'
+)
 COMMAND = (sys.executable, "-c", "from bundler.cli import main; main()")
 
 

@@ -2,15 +2,13 @@
 
 import gzip
 import hashlib
-import io
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
 
 from bundler import media
-from manifests import bundle, tree
+from manifests import archive, bundle, tree
 from manifests.lock import Target
 from manifests.stack import Server
 
@@ -52,18 +50,12 @@ def entries(content: Content) -> tuple[tree.Entry, ...]:
 
 
 def archive_of(content: Content) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for entry, value in zip(entries(content), content.values(), strict=True):
-            info = tarfile.TarInfo(entry.path)
-            info.mode, info.size, info.linkname = entry.mode(), entry.size, entry.target
-            info.type = {
-                tree.FOLDER: tarfile.DIRTYPE,
-                tree.LINK: tarfile.SYMTYPE,
-                tree.FILE: tarfile.REGTYPE,
-            }[entry.kind]
-            tar.addfile(info, io.BytesIO(value) if isinstance(value, bytes) else None)
-    return out.getvalue()
+    out = bytearray()
+    for entry, value in zip(entries(content), content.values(), strict=True):
+        out += archive.entry_header(entry)
+        if isinstance(value, bytes):
+            out += value + archive.padding(len(value))
+    return bytes(out + archive.trailer(len(out)))
 
 
 @dataclass

@@ -1,23 +1,64 @@
-"""Fixtures of the runs of whole commands."""
+"""Places to install to, and installations that several tests share. No server outlives them."""
 
 import os
-import subprocess
+import shutil
+import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from tests.support import connected
+from tests.support.small import free_port, install
+from tests.support.variants import manifest_of, variant
+
+
+def servers(prefix: Path) -> list[int]:
+    """Processes of the servers installed below a folder, by the mark that each of them carries."""
+    mark = b"BUNDLECTL_INSTANCE=" + os.fsencode(prefix)
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(item.startswith(mark) for item in variables):
+            found.append(int(folder.name))
+    return found
+
+
+def end_servers(prefix: Path) -> None:
+    for pid in servers(prefix):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """A folder that does not exist yet."""
+    yield tmp_path / "host"
+    end_servers(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def bench(workplace, tmp_path_factory) -> connected.Bench:
-    """A connected machine with a warm cache. Shared: take its `own_cache` before harming that."""
-    return connected.bench(workplace, tmp_path_factory.mktemp("bench"))
+def open_media(small_bundle):
+    """The small bundle where every account can read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(shutil.copytree(small_bundle, Path(folder) / small_bundle.name))
 
 
 @pytest.fixture(scope="session")
-def namespace() -> tuple[str, ...]:
-    """The start of a command that runs the rest with mounts and a network of its own."""
-    own = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
-    if subprocess.run([*own, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let us make namespaces")
-    return own
+def newer_bundle(small_bundle, tmp_path_factory) -> Path:
+    """A later bundle with the same model."""
+    sequence = manifest_of(small_bundle)[0].sequence + 1
+    output = tmp_path_factory.mktemp("newer")
+    return variant(small_bundle, output, name="small+newer", sequence=sequence)
+
+
+@pytest.fixture(scope="module")
+def host(small_bundle, tmp_path_factory):
+    """An installation that serves."""
+    root = tmp_path_factory.mktemp("host")
+    done = install(small_bundle, "--prefix", str(root / "prefix"), "--port", str(free_port()))
+    assert done.returncode == 0, done.stderr
+    yield root / "prefix"
+    end_servers(root)

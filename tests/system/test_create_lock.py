@@ -1,5 +1,6 @@
 """Locks that can't be followed."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -79,8 +80,6 @@ def test_a_lock_of_another_stack(altered, bench):
 
 
 def test_a_model_that_changed_after_it_was_locked(bench, tmp_path):
-    import shutil
-
     model = tmp_path / "tiny-qwen3.5"
     shutil.copytree(bench.place.model, model)
     (model / "tokenizer_config.json").write_text("{}")
@@ -90,6 +89,7 @@ def test_a_model_that_changed_after_it_was_locked(bench, tmp_path):
 
 
 def test_a_lock_that_can_t_be_written(bench, tmp_path):
-    target = tmp_path / "no such folder" / "bundle.lock"
-    done = run("lock", *bench.words(), "--lock", str(target))
-    refused(done, ExitCode.FILESYSTEM, "bundle.lock", "No such file")
+    (tmp_path / "file").write_text("")
+    done = run("lock", *bench.words(), "--lock", str(tmp_path / "file/bundle.lock"))
+    refused(done, ExitCode.FILESYSTEM, "file: Not a directory", "a file stands where")
+    assert "solve" not in done.stderr

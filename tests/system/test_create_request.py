@@ -1,12 +1,15 @@
 """Requests that can't be fulfilled: each is refused before anything is fetched or written."""
 
+import shutil
+import sys
+
 import pytest
 
 from manifests.exitcodes import ExitCode
 from tests.support.connected import refused, rest_of, run
 
 USAGE, TARGET = ExitCode.USAGE, ExitCode.TARGET
-VERSION = {"3.11": "3.12", "3.12": "3.11", "3.13": "3.11"}
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ VERSION = {"3.11": "3.12", "3.12": "3.11", "3.13": "3.11"}
         ({"python": "3"}, USAGE, ("--python 3: not a version", "--python 3.11")),
         ({"python": "3.9"}, USAGE, ("Python 3.9", "3.11 or 3.12 or 3.13", "choose --python 3.11")),
         ({"glibc": "new"}, USAGE, ("--glibc new: not a version", "--glibc 2.31")),
-        ({"glibc": "2.5"}, TARGET, ("glibc 2.5", "needs 2.17", "another --stack")),
+        ({"glibc": "2.5"}, TARGET, ("glibc 2.5", "needs 2.", "another --stack")),
         ({"channel": "conda-forge"}, USAGE, ("'conda-forge' is not a URL", "file:///", "host")),
         ({"model": "./not-there"}, USAGE, ("'./not-there': no such folder", "ORG/NAME")),
         ({"name": "my bundle"}, USAGE, ("'my bundle'", "letters, digits")),
@@ -39,15 +42,9 @@ def test_a_request_that_can_t_be_fulfilled(bench, tmp_path, changes, code, words
 
 
 def test_a_python_that_the_host_channel_can_t_give(bench, tmp_path):
-    other = next(new for new in ("3.11", "3.12") if new != _running())
+    other = next(new for new in ("3.11", "3.12") if new != RUNNING)
     done = bench.create(tmp_path / "media", channel="host", python=other)
-    refused(done, USAGE, f"made from this Python {_running()}", "use --channel with")
-
-
-def _running() -> str:
-    import sys
-
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
+    refused(done, USAGE, f"made from this Python {RUNNING}", "use --channel with")
 
 
 @pytest.mark.parametrize("epoch", ["yesterday", "1.5", "-1", "²", "99999999999"])
@@ -106,8 +103,6 @@ def test_force_replaces_nothing_but_a_bundle(bench, tmp_path):
 
 
 def test_a_model_whose_name_is_too_long_for_a_bundle(bench, tmp_path):
-    import shutil
-
     folder = tmp_path / ("long" * 50)
     shutil.copytree(bench.place.model, folder)
     done = bench.create(tmp_path / "media", model=str(folder))

@@ -1,7 +1,5 @@
 """Where an installation may go, and how a wrong place is told."""
 
-import os
-
 import pytest
 
 from manifests.exitcodes import ExitCode
@@ -10,7 +8,7 @@ from tests.support.small import control, free_port, install
 
 
 def test_a_path_with_a_quote_and_letters_of_other_scripts(small_bundle, prefix):
-    odd = prefix / "l'été 日本 \"$HOME\""
+    odd = prefix / 'l\'été 日本 "$HOME"'
     done = install(small_bundle, "--prefix", str(odd), "--port", str(free_port()))
     assert done.returncode == 0, done.stderr
     assert control(odd, "ask", "Hello").returncode == 0
@@ -48,12 +46,9 @@ def test_a_place_that_can_not_be_one(small_bundle, tmp_path, place, told):
 
 
 @needs_root
-def test_an_account_without_a_home_is_asked_for_a_prefix(small_bundle):
+def test_an_account_without_a_home_is_asked_for_a_prefix(open_media):
     shell = ("setpriv", "--reuid=123456", "--regid=123456", "--clear-groups", "sh")
-    for folder in (small_bundle, *small_bundle.parents):
-        if not os.stat(folder).st_mode & 0o005:
-            pytest.skip(f"{folder} can't be entered by other accounts")
-    done = install(small_bundle, shell=shell, env={"PATH": "/usr/bin:/bin"})
+    done = install(open_media, shell=shell, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == ExitCode.USAGE
     assert "no home folder" in done.stderr
     assert "--prefix" in done.stderr

@@ -18,12 +18,12 @@ from bundler import pack, relocate
 from bundler.condapackage import PLACEHOLDER
 from bundler.layout import RUNTIME_EXCLUDE
 from manifests import prefix as prefixes
+from manifests.archive import TREE_TIME
 from manifests.digests import hash_file
 from manifests.errors import FilesystemError, IntegrityError, UsageError
 from manifests.tree import FILE, FOLDER, LINK, Entry
 from tests.support import conda_parts as parts
 
-EPOCH = 1_700_000_000
 SITE = f"lib/python{parts.SERIES}/site-packages"
 
 
@@ -49,9 +49,7 @@ def _packed() -> tuple[Path, Path, tuple[Entry, ...]]:
     folder.mkdir()
     prefix = _environment(folder)
     out = folder / "env.tar.zst"
-    entries = pack.pack(
-        prefix, out, compression="zstd", epoch=EPOCH, winning=parts.WINNING, threads=1
-    )
+    entries = pack.pack(prefix, out, compression="zstd", winning=parts.WINNING, threads=1)
     return prefix, out, entries
 
 
@@ -86,7 +84,6 @@ def test_another_path_umask_and_time_zone_give_the_same_bytes(
             prefix,
             folder / "out",
             compression="zstd",
-            epoch=EPOCH,
             winning=parts.WINNING,
             threads=3,
         )
@@ -110,7 +107,7 @@ def test_the_archive_is_plain_sorted_and_anonymous() -> None:
     assert [m.name for m in members] == sorted(m.name for m in members)
     for member, entry in zip(members, entries, strict=True):
         assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", "")
-        assert member.mtime == EPOCH
+        assert member.mtime == TREE_TIME
         assert not member.pax_headers
         kinds = {tarfile.REGTYPE: FILE, tarfile.DIRTYPE: FOLDER, tarfile.SYMTYPE: LINK}
         assert kinds[member.type] == entry.kind
@@ -214,7 +211,7 @@ def test_progress_adds_up_to_the_planned_size() -> None:
     members = pack.plan(prefix, winning=parts.WINNING)
     told: list[int] = []
 
-    again = pack.write(members, io.BytesIO(), compression="zstd", epoch=EPOCH, progress=told.append)
+    again = pack.write(members, io.BytesIO(), compression="zstd", progress=told.append)
 
     assert sum(told) == pack.size(members) == sum(entry.size for entry in entries)
     assert again == entries
@@ -226,7 +223,7 @@ def test_gzip_holds_the_same_tar() -> None:
     outs = {}
     for compression in ("gzip", "zstd"):
         outs[compression] = io.BytesIO()
-        pack.write(members, outs[compression], compression=compression, epoch=EPOCH)
+        pack.write(members, outs[compression], compression=compression)
 
     tar = zstandard.ZstdDecompressor().stream_reader(outs["zstd"].getvalue()).read()
     assert gzip.decompress(outs["gzip"].getvalue()) == tar
@@ -239,7 +236,7 @@ def test_files_altered_in_the_package_cache_are_refused(tmp_path: Path) -> None:
     cached.write_text("print('other')\n")
 
     with pytest.raises(IntegrityError, match=r"this\.py: is not the file"):
-        pack.pack(prefix, tmp_path / "out", compression="zstd", epoch=EPOCH)
+        pack.pack(prefix, tmp_path / "out", compression="zstd")
     assert list(tmp_path.glob("out*")) == []
 
     (tmp_path / "cache").rename(tmp_path / "elsewhere")
@@ -268,12 +265,12 @@ def test_an_output_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     prefix, _, _ = _packed()
 
     with pytest.raises(FilesystemError, match="nowhere"):
-        pack.pack(prefix, tmp_path / "nowhere/out", compression="zstd", epoch=EPOCH)
+        pack.pack(prefix, tmp_path / "nowhere/out", compression="zstd")
 
 
 def test_unknown_compressions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lzma"):
-        pack.write([], tmp_path / "out", compression="lzma", epoch=EPOCH)
+        pack.write([], tmp_path / "out", compression="lzma")
 
 
 def test_the_runtime_is_small_and_has_our_packages(tmp_path: Path) -> None:
@@ -281,7 +278,7 @@ def test_the_runtime_is_small_and_has_our_packages(tmp_path: Path) -> None:
     pack.stage_runtime(prefix)
     out = tmp_path / "runtime.tar.gz"
 
-    pack.pack(prefix, out, compression="gzip", epoch=EPOCH, exclude=RUNTIME_EXCLUDE)
+    pack.pack(prefix, out, compression="gzip", exclude=RUNTIME_EXCLUDE)
     tree = tmp_path / "tree"
     tree.mkdir()
     subprocess.run(["tar", "-xzf", out, "-C", tree], check=True)
