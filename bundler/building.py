@@ -124,7 +124,7 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
         if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is
             entries = tuple(replace(entry, rewrite=None) for entry in entries)
         index = _Index(hash_file(archive), archive.stat().st_size, entries)
-        (work / _INDEX).write_bytes(_sealed(canonical.dumps(to_data(index))))
+        (work / _INDEX).write_bytes(canonical.sealed(to_data(index)))
         _publish(work, folder)
     return Packed(index.sha256, index.size, entries, folder / contents.member)
 
@@ -170,24 +170,12 @@ def _files_of(package: str) -> list[Path]:
 
 def _recall(folder: Path, contents: Contents) -> Packed | None:
     try:
-        index = from_data(_Index, canonical.loads(_unsealed((folder / _INDEX).read_bytes())))
+        index = from_data(_Index, canonical.unsealed((folder / _INDEX).read_bytes()))
         same = (folder / contents.member).stat().st_size == index.size
     except (OSError, ValueError, IntegrityError):
         return None
     path = folder / contents.member
     return Packed(index.sha256, index.size, index.entries, path) if same else None
-
-
-def _sealed(data: bytes) -> bytes:
-    """Bytes behind their own sha256, because nothing else tells whether the listing went bad."""
-    return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
-
-
-def _unsealed(data: bytes) -> bytes:
-    digest, _, rest = data.partition(b"\n")
-    if hashlib.sha256(rest).hexdigest().encode() != digest:
-        raise ValueError("the seal is broken")
-    return rest
 
 
 def _publish(work: Path, folder: Path) -> None:

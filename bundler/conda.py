@@ -5,12 +5,15 @@ content-addressed store and are linked from there, with no repodata and no netwo
 """
 
 import asyncio
+import errno
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rattler import (
     Gateway,
@@ -34,6 +37,7 @@ from manifests.errors import IntegrityError, SourceError, TargetError, UsageErro
 from manifests.lock import CondaPackage, Target
 from manifests.names import public_url
 from wheelhouse.fetch import Fetcher, Wanted
+from wheelhouse.index import WAYS_OUT
 from wheelhouse.sources import local_path
 from wheelhouse.store import Progress, Store, silent
 
@@ -48,6 +52,10 @@ _WAYS_OUT = (
     "name a mirror that can be reached with --channel URL, "
     "or make one from this machine's Python with --channel host"
 )
+
+
+#: How Rust words ENOSPC and EDQUOT.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,8 @@ def solve(
     target's glibc is too old, UsageError for a spec or URL that can't be read.
     """
     try:
-        records = asyncio.run(_solve(source, specs, target, cache, offline))
+        with _index_cache(source, cache) as kept:
+            records = asyncio.run(_solve(source, specs, target, kept, offline))
     except GatewayError as error:
         raise _unreachable(source, error, offline) from None
     except SolverError as error:
@@ -107,6 +116,16 @@ def solve(
     except (InvalidMatchSpecError, InvalidChannelError) as error:
         raise UsageError(_line(error)) from None
     return tuple(sorted((_locked(source, record) for record in records), key=lambda p: p.name))
+
+
+@contextmanager
+def _index_cache(source: Channel, cache: Path) -> Iterator[Path]:
+    """Where py-rattler keeps repodata. It notes the URL there: one with a secret is forgotten."""
+    if source.url == public_url(source.url).rstrip("/"):
+        yield cache
+    else:
+        with TemporaryDirectory(prefix="repodata-") as folder:
+            yield Path(folder)
 
 
 async def _solve(
@@ -174,7 +193,18 @@ def fetch(
         )
         for package in packages
     ]
-    fetcher.fetch(wanted, progress)
+    folder = local_path(source.url)
+    if folder is not None and not folder.is_dir():
+        raise SourceError(
+            f"the conda channel {source.url} can't be reached",
+            why="there is no such folder",
+            mend=_WAYS_OUT,
+        )
+    try:
+        fetcher.fetch(wanted, progress)
+    except SourceError as error:  # whose ways out are those of an index
+        error.mend = error.mend.replace(WAYS_OUT, _WAYS_OUT)
+        raise
 
 
 def create(packages: Sequence[CondaPackage], prefix: Path, store: Store, cache: Path) -> None:
@@ -219,6 +249,8 @@ async def _install(archives: Sequence[Path], prefix: Path, cache: Path) -> None:
             records, prefix, cache_dir=cache, execute_link_scripts=False, show_progress=False
         )
     except Exception as error:  # py-rattler's exceptions have no common base
+        if full := _FULL.search(str(error)):
+            raise OSError(errno.ENOSPC, full[0], str(prefix)) from error
         raise IntegrityError(
             f"the conda packages can't be linked: {_line(error)}",
             mend="run the command again with an empty cache folder",

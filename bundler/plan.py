@@ -6,6 +6,7 @@ from typing import Any
 from bundler.create import Draft
 from manifests.console import size
 from manifests.records import to_data
+from wheelhouse.sources import public_place
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def plan(draft: Draft) -> Plan:
         gpus=choice.target.gpus,
         python=choice.target.python,
         glibc=choice.target.glibc,
-        channel=request.channel,
+        channel=public_place(request.channel),
         index=draft.sources.public(),
         flavours=tuple(flavours),
         architectures=choice.stack.architectures,

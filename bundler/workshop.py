@@ -54,9 +54,18 @@ class Workshop:
                 try:
                     yield folder
                 finally:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    _remove(folder)
         except OSError as error:
             raise from_oserror(error, "working in the cache folder") from error
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also where Ctrl-C comes in the middle of it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _lock(handle: int, folder: Path) -> None:

@@ -4,6 +4,7 @@ Sorted keys, no white space, UTF-8, no floats (their text is not unique across w
 of RFC 8785. One newline ends the document.
 """
 
+import hashlib
 import json
 from typing import Any
 
@@ -16,6 +17,23 @@ def dumps(value: Any) -> bytes:
     _refuse_floats(value)
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode() + b"\n"
+
+
+def sealed(value: Any) -> bytes:
+    """The canonical bytes behind their own sha256: for what is kept in our own cache."""
+    data = dumps(value)
+    return hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+
+
+def unsealed(data: bytes) -> Any:
+    """The value in sealed bytes.
+
+    Raises ValueError where they are not the ones that were sealed.
+    """
+    digest, _, rest = data.partition(b"\n")
+    if hashlib.sha256(rest).hexdigest().encode() != digest:
+        raise ValueError("not what was sealed")
+    return loads(rest)
 
 
 def _refuse_floats(value: Any) -> None:

@@ -19,6 +19,7 @@ class Repair:
     requires: dict[str, str] = field(default_factory=dict)  # name → new requirement; "" drops it
     tag: str = ""  # the compatibility tag that WHEEL should state
     add: dict[str, str] = field(default_factory=dict)  # path in the wheel → text
+    append: dict[str, str] = field(default_factory=dict)  # path in the wheel → lines put after
     prepend: dict[str, str] = field(default_factory=dict)  # path in the wheel → lines put before
     label: str = "repaired"  # local version of the result; one per way of repairing a wheel
 

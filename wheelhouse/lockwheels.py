@@ -5,6 +5,7 @@ is a function of the stack, the target and the sources, and is kept under their 
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,7 +189,8 @@ def _recall(path: Path, date: str, offline: bool) -> Resolution | None:
     Raises SourceError where there is none and nobody may be asked.
     """
     if path.is_file() and (date or offline):
-        return from_data(Resolution, canonical.loads(path.read_bytes()), str(path))
+        with suppress(ValueError, IntegrityError):  # it went bad: ask again
+            return from_data(Resolution, canonical.unsealed(path.read_bytes()), str(path))
     if offline:
         raise SourceError(
             "--offline, and this stack was not resolved before for this target and these sources",
@@ -200,5 +202,5 @@ def _recall(path: Path, date: str, offline: bool) -> Resolution | None:
 def _keep(path: Path, resolution: Resolution) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     growing = path.with_suffix(".partial")
-    growing.write_bytes(canonical.dumps(to_data(resolution)))
+    growing.write_bytes(canonical.sealed(to_data(resolution)))
     growing.rename(path)

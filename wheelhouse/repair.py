@@ -171,9 +171,12 @@ def _edits(
         text, old = metadata.with_tag(_text(wheel, tagged), change.tag)
         edits[tagged] = text.encode()
         changes.append(f"WHEEL said {old} and says {change.tag} now, as the file name does")
-    for path, lines in change.prepend.items():
-        edits[path] = lines.encode() + wheel.read(_there(wheel, path))
-        changes.append(f"{path} begins with {len(lines.splitlines())} more lines")
+    for path in sorted({*change.prepend, *change.append}):
+        before, after = change.prepend.get(path, ""), change.append.get(path, "")
+        edits[path] = before.encode() + wheel.read(_there(wheel, path)) + after.encode()
+        more = len(before.splitlines()) + len(after.splitlines())
+        where = "begins" if not after else "ends" if not before else "begins and ends"
+        changes.append(f"{path} {where} with {more} more lines")
     for path in sorted(change.add):
         if path in wheel.namelist():
             raise IntegrityError(f"{wheel.filename}: {path} is there already and is to be added")

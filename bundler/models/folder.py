@@ -80,7 +80,13 @@ class FolderSource:
     def _selected(self) -> tuple[dict[str, Path], list[str]]:
         found = files_of(self.folder)
         taken, left_out = select(found, self.rules)
-        return {check_path(name): found[name] for name in taken}, left_out
+        try:
+            return {check_path(name): found[name] for name in taken}, left_out
+        except IntegrityError as error:
+            raise UsageError(
+                f"{self.folder}: {error.what}",
+                mend="rename that file, or copy the model without it",
+            ) from None
 
     def _inspect(self) -> Checkpoint:
         try:

@@ -152,7 +152,7 @@ start_runtime() {
     stage=
   done
   case $reasons in
-    *GLIBC* | *"not found"*)
+    *GLIBC* | *"not found"* | *"cannot open shared object"*)
       fail 5 "the bundle's programs don't run here:$reasons" \
         "they need glibc $GLIBC or newer" "make the bundle with --glibc set to this host's" ;;
   esac

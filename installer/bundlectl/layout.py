@@ -128,20 +128,20 @@ class Layout:
         try:
             for parent in reversed(self.prefix.parents):
                 _make(parent, 0o755)
-            for folder, mode in modes:
-                _make(folder, mode)
+            # The marker comes before everything but its own folder, so that a kill leaves a prefix
+            # that check_prefix accepts again: empty, or ours.
+            for folder in (self.prefix, self.state):
+                _make(folder, 0o755)
             if not self.marker.exists():
                 self.marker.write_text("This folder belongs to vllm-bundle.\n", "utf-8")
                 self.marker.chmod(0o644)
+            for folder, mode in modes:
+                _make(folder, mode)
         except OSError as error:
             raise from_oserror(error, "making the folders of the installation") from error
 
     def _public(self) -> tuple[Path, ...]:
-        # The marker's folder comes second, so that a kill in between leaves a prefix that
-        # check_prefix accepts again: empty, or ours.
         return (
-            self.prefix,
-            self.state,
             self.releases,
             self.models,
             self.etc,

@@ -102,17 +102,14 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> N
     assert said.count("error: ") == 1, said
     assert "  mend: " in said
     for word in words:
-        assert word in said
+        assert word in said, said
 
 
-def rest_of(*folders: Path) -> list[str]:
-    """What a failed run has left: files below the outputs, folders of a step in the caches."""
-    left: list[str] = []
-    for folder in folders:
-        inside = folder / "work" if (folder / "objects").exists() else folder
-        if inside.is_dir():
-            left += [str(path) for path in inside.iterdir() if path.suffix != ".lock"]
-    return left
+def rest_of(output: Path, cache: Path) -> list[str]:
+    """What a failed run has left: anything below the output, folders of a step in the cache."""
+    folders = [folder for folder in (output, cache / "work") if folder.is_dir()]
+    found = [path for folder in folders for path in folder.iterdir()]
+    return [str(path) for path in found if path.suffix != ".lock"]
 
 
 def damage(path: Path) -> None:

@@ -6,7 +6,6 @@ every state that a disk can be found in, but for half-written files.
 """
 
 import dataclasses
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,28 +24,43 @@ text=$(sed "s|PLACEHOLDER|$root|g" "$root/bin/tool")
 printf '%s\n' "$text" >"$root/bin/tool"
 """
 
-_CHILD = """
+#: Imports once, then forks for each line "STEP PREFIX" that it reads; answers "STATUS STEPS".
+_FORKS = """
 import os, signal, sys
-step, log = int(sys.argv[1]), sys.argv[2]
-count = 0
+from bundlectl.cli import main
+folder, digest, errors = sys.argv[1:]
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link", "os.chmod",
            "os.truncate", "shutil.rmtree", "subprocess.Popen", "fcntl.flock"}
-def hook(event, arguments):
-    global count
-    if event == "open":
-        flags = arguments[2]
-        if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            return
-    elif event not in CHANGES:
-        return
-    count += 1
-    if count == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-from bundlectl.cli import main
-sys.addaudithook(hook)
-status = main(sys.argv[3:])
-os.write(int(log), str(count).encode())
-sys.exit(status)
+WORDS = ["install", "--no-start", "--ignore", "port", "--ignore", "glibc",
+         "--media", folder, "--manifest", digest]
+
+def install(step, prefix, counted):
+    count = 0
+    def hook(event, arguments):
+        nonlocal count
+        writes = event in CHANGES
+        if event == "open" and isinstance(arguments[2], int):
+            writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        count += bool(writes)
+        if writes and count == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    os.dup2(2, 1)
+    sys.addaudithook(hook)
+    status = main([*WORDS, "--prefix", prefix])
+    os.write(counted, str(count).encode())
+    os._exit(status)
+
+for line in sys.stdin:
+    step, prefix = line.rstrip().split(" ", 1)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        install(int(step), prefix, writing)
+    os.close(writing)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(status, os.read(reading, 20).decode() or 0, flush=True)
+    os.close(reading)
 """
 
 
@@ -66,24 +80,34 @@ def make(output: Path) -> tuple[Path, str]:
     return simulator.write(output, manifest)
 
 
-def run(media: tuple[Path, str], prefix: Path, step: int = 0) -> tuple[int, str, int]:
-    """Install; gives the exit status, what was said, and the number of steps of a whole run."""
-    folder, digest = media
-    reading, writing = os.pipe()
-    words = ["install", "--no-start", "--ignore", "port", "--ignore", "glibc"]
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", _CHILD, str(step), str(writing), *words]
-        + ["--media", str(folder), "--manifest", digest, "--prefix", str(prefix)],
-        env=environment(),
-        pass_fds=(writing,),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        count = pipe.read()
-    return done.returncode, done.stderr, int(count or 0)
+class Host:
+    """Installs one bundle as often as wanted. Close it."""
+
+    def __init__(self, media: tuple[Path, str], errors: Path) -> None:
+        self.errors = errors
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", "-c", _FORKS, str(media[0]), media[1], str(errors)],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def install(self, prefix: Path, step: int = 0) -> tuple[int, int]:
+        """Exit status, and the number of steps of a whole run; killed before `step` if not 0."""
+        self.process.stdin.write(f"{step} {prefix}\n")
+        self.process.stdin.flush()
+        status, count = self.process.stdout.readline().split()
+        return int(status), int(count)
+
+    def told(self) -> str:
+        """What the last run said."""
+        return self.errors.read_text()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 def release_of(media: tuple[Path, str]) -> str:

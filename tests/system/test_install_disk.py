@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.support.small import control, free_port, install
 from tests.system.conftest import end_servers
 
 pytestmark = needs_root
+#: For installs that start nothing: the default port may be taken on a developer's machine.
+PORT = ("--port", str(free_port()))
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def eat(folder) -> None:
 def test_space_is_compared_to_the_byte_before_the_first_one(small_bundle, disk):
     prefix = disk / "host"
     fill(disk, 40 << 20)
-    done = install(small_bundle, "--prefix", str(prefix), "--no-start")
+    done = install(small_bundle, "--prefix", str(prefix), "--no-start", *PORT)
     assert done.returncode == ExitCode.FILESYSTEM
     assert not prefix.exists()
     found = re.search(r"(\d+) bytes free on (\S+).*needed: (\d+) bytes", done.stderr)
@@ -56,10 +59,10 @@ def test_space_is_compared_to_the_byte_before_the_first_one(small_bundle, disk):
     enough = -(-int(found[3]) // page) * page
     (disk / "filler").unlink()
     fill(disk, enough - page)
-    assert install(small_bundle, "--prefix", str(prefix)).returncode == ExitCode.FILESYSTEM
+    assert install(small_bundle, "--prefix", str(prefix), *PORT).returncode == ExitCode.FILESYSTEM
     (disk / "filler").unlink()
     fill(disk, enough)
-    done = install(small_bundle, "--prefix", str(prefix), "--no-start")
+    done = install(small_bundle, "--prefix", str(prefix), "--no-start", *PORT)
     assert done.returncode == 0, done.stderr
     assert free(disk) < 4 << 20, "the check asks for far more than is needed"
 
@@ -94,7 +97,7 @@ def test_a_disk_that_fills_up_half_way(small_bundle, newer_bundle, disk):
     assert done.returncode == 0, done.stderr
     for path, inode in verified.items():
         final = str(path).replace(".partial", "")
-        assert os.stat(final).st_ino == inode, "a verified member was written again"
+        assert Path(final).stat().st_ino == inode, "a verified member was written again"
     assert control(prefix, "ask", "Hello").returncode == 0
     assert control(prefix, "audit").returncode == 0
 
@@ -115,11 +118,12 @@ def test_no_room_for_the_runtime_itself(small_bundle, tmp_path):
 def test_noexec_is_passed_by(small_bundle, tmp_path):
     with tmpfs(tmp_path / "tmp", "noexec") as folder:
         env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "HOME": "/"}
-        done = install(small_bundle, "preflight", "--prefix", str(tmp_path / "host"), env=env)
+        words = ("preflight", "--prefix", str(tmp_path / "host"), *PORT)
+        done = install(small_bundle, *words, env=env)
         assert done.returncode == 0, done.stderr
         assert list(folder.iterdir()) == []
 
-        done = install(small_bundle, "--prefix", str(folder / "host"))
+        done = install(small_bundle, "--prefix", str(folder / "host"), *PORT)
         assert done.returncode == ExitCode.TARGET
         assert "noexec" in done.stderr
         assert "remount,exec" in done.stderr

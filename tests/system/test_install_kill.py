@@ -1,5 +1,6 @@
 """A kill at any moment: nothing looks complete that is not, and the next run ends it well."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -14,7 +15,9 @@ from manifests import placement
 from manifests.audit import audit
 from manifests.exitcodes import ExitCode
 from tests.support import killing
-from tests.support.small import control, install
+from tests.support.small import control, free_port, install
+
+PORT = ("--port", str(free_port()))
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +26,18 @@ def media(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def steps(media, tmp_path_factory):
+def victim(media, tmp_path_factory):
+    with contextlib.closing(
+        killing.Host(media, tmp_path_factory.mktemp("log") / "errors")
+    ) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def steps(victim, tmp_path_factory):
     """How many steps an undisturbed install takes."""
-    status, told, count = killing.run(media, tmp_path_factory.mktemp("whole") / "host")
-    assert status == 0, told
+    status, count = victim.install(tmp_path_factory.mktemp("whole") / "host")
+    assert status == 0, victim.told()
     assert count > 40
     return count
 
@@ -58,19 +69,17 @@ def check_after_kill(media, prefix: Path) -> None:
     assert not (prefix / "current").is_symlink()
 
 
-def test_a_kill_at_every_step(media, steps, tmp_path):
+def test_a_kill_at_every_step(victim, media, steps, tmp_path):
     kept = 0
     for step in range(1, steps + 1):
         prefix = tmp_path / str(step)
-        status, _, _ = killing.run(media, prefix, step)
-        assert status == -signal.SIGKILL
+        assert victim.install(prefix, step)[0] == -signal.SIGKILL
         check_after_kill(media, prefix)
         before = verified(prefix, media[1])
-        status, told, _ = killing.run(media, prefix)
-        assert status == 0, f"after a kill at step {step}: {told}"
+        assert victim.install(prefix)[0] == 0, f"after a kill at step {step}: {victim.told()}"
         report = audit(prefix)
         assert report.intact, f"after a kill at step {step}: {report.text()}"
-        again = {path: os.stat(path).st_ino for path in before}
+        again = {path: Path(path).stat().st_ino for path in before}
         assert again == before, f"after a kill at step {step}, verified members were written again"
         kept += len(before)
         left = [*prefix.glob("*/*.partial"), *prefix.glob("state/journal/*")]
@@ -79,22 +88,22 @@ def test_a_kill_at_every_step(media, steps, tmp_path):
     assert kept
 
 
-def test_a_kill_inside_conda_unpack(media, tmp_path, monkeypatch):
+def test_a_kill_inside_conda_unpack(victim, media, tmp_path):
     prefix = tmp_path / "host"
     folder = prefix / "releases" / killing.release_of(media)
-    assert killing.run(media, prefix)[0] == 0
+    assert victim.install(prefix)[0] == 0, victim.told()
     placement.receipt_path(prefix, folder.name).unlink()
     (folder / "env/bin/tool").write_bytes(b"#!")  # what its in-place writing leaves
-    assert killing.run(media, prefix)[0] == 0
+    assert victim.install(prefix)[0] == 0, victim.told()
     assert audit(prefix).intact
     assert str(folder) in (folder / "env/bin/tool").read_text()
 
 
-def test_a_half_written_journal_or_file_is_not_believed(media, steps, tmp_path):
+def test_a_half_written_journal_or_file_is_not_believed(victim, media, steps, tmp_path):
     prefix = tmp_path / "host"
     for step in range(steps // 2, steps):
         shutil.rmtree(prefix, ignore_errors=True)
-        killing.run(media, prefix, step)
+        victim.install(prefix, step)
         journal = prefix / f"state/journal/{media[1]}.txt"
         if journal.exists() and journal.read_text().count("\n") == 3:
             break
@@ -103,7 +112,7 @@ def test_a_half_written_journal_or_file_is_not_believed(media, steps, tmp_path):
     model = next(prefix.glob("models/*.partial"))
     (model / "sub").mkdir(exist_ok=True)
     (model / "sub/weights.safetensors").write_bytes(b"half")
-    assert killing.run(media, prefix)[0] == 0
+    assert victim.install(prefix)[0] == 0, victim.told()
     assert audit(prefix).intact
 
 
@@ -111,9 +120,9 @@ def test_kills_of_the_real_thing_at_random_moments(small_bundle, tmp_path):
     """Of one installation, again and again, until a run is quick enough to end."""
     prefix, tmp = tmp_path / "host", tmp_path / "tmp"
     tmp.mkdir()
-    script = ["sh", str(small_bundle / "install.sh"), "--prefix", str(prefix), "--no-start"]
+    script = ["sh", str(small_bundle / "install.sh"), "--prefix", str(prefix), "--no-start", *PORT]
     env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp)}
-    moments = random.Random(2)  # noqa: S311 - not a secret
+    moments = random.Random(2)
     for _ in range(6):
         begun = time.monotonic()
         child = subprocess.Popen(
@@ -132,7 +141,7 @@ def test_kills_of_the_real_thing_at_random_moments(small_bundle, tmp_path):
         tmp.mkdir()
         if placement.installed_releases(prefix):
             assert audit(prefix).intact
-    done = install(small_bundle, "--prefix", str(prefix), "--no-start")
+    done = install(small_bundle, "--prefix", str(prefix), "--no-start", *PORT)
     assert done.returncode == 0, done.stderr
     assert control(prefix, "audit").returncode in (0, ExitCode.USAGE)
     assert audit(prefix).intact
@@ -144,7 +153,7 @@ def test_an_interrupt_is_told_and_leaves_no_stage(small_bundle, tmp_path, number
     prefix, tmp = tmp_path / "host", tmp_path / "tmp"
     tmp.mkdir()
     child = subprocess.Popen(
-        ["sh", str(small_bundle / "install.sh"), "--prefix", str(prefix), "--no-start"],
+        ["sh", str(small_bundle / "install.sh"), "--prefix", str(prefix), "--no-start", *PORT],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp)},
         stderr=subprocess.PIPE,
         text=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from manifests.exitcodes import ExitCode
-from tests.support.small import control, install
+from tests.support.small import control, free_port, install
 from tests.system.conftest import servers
 
 
@@ -141,7 +141,9 @@ def test_damage_in_the_archive_leaves_the_older_release_serving(
 def test_the_archive_of_another_bundle(small_bundle, newer_bundle, tmp_path):
     folder = link_copy(small_bundle, tmp_path)
     shutil.copy(archive(newer_bundle), archive(folder))
-    done = install(folder, "--prefix", str(tmp_path / "host"), "--no-start")
+    done = install(
+        folder, "--prefix", str(tmp_path / "host"), "--no-start", "--port", str(free_port())
+    )
     assert done.returncode == ExitCode.INTEGRITY
     assert "bundle.json" in done.stderr
     assert not (tmp_path / "host").exists()
@@ -152,10 +154,10 @@ def test_a_damaged_first_install_leaves_nothing_to_start(small_bundle, tmp_path,
     folder = link_copy(small_bundle, tmp_path)
     flip(archive(folder), place_in(folder, member))
     prefix = tmp_path / "host"
-    done = install(folder, "--prefix", str(prefix))
+    done = install(folder, "--prefix", str(prefix), "--port", str(free_port()))
     assert done.returncode == ExitCode.INTEGRITY
     assert executables(prefix) == []
     assert not (prefix / "current").exists()
-    good = install(small_bundle, "--prefix", str(prefix), "--no-start")
+    good = install(small_bundle, "--prefix", str(prefix), "--no-start", "--port", str(free_port()))
     assert good.returncode == 0, good.stderr
     assert control(prefix, "audit").returncode == 0

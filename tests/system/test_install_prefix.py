@@ -18,7 +18,7 @@ def test_a_path_with_a_quote_and_letters_of_other_scripts(small_bundle, prefix):
 
 def test_a_relative_path_counts_from_the_working_folder(small_bundle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = install(small_bundle, "--prefix", "below/here", "--no-start")
+    done = install(small_bundle, "--prefix", "below/here", "--no-start", "--port", str(free_port()))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "below/here/bin/bundlectl").exists()
 

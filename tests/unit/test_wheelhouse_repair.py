@@ -23,6 +23,7 @@ CHANGE = Repair(
     tag="py3-none-manylinux_2_28_x86_64",
     add={"broken_thing/added.py": "added = True\n"},
     prepend={"broken_thing/__init__.py": "from broken_thing import added\n"},
+    append={"broken_thing/__init__.py": "after = True\n"},
 )
 SCRIPT = "broken_thing-1.0.data/scripts/run"
 
@@ -101,7 +102,9 @@ def test_the_changes_are_in_it_and_nothing_else(broken, store):
         assert b"Tag: py3-none-manylinux_2_28_x86_64\n" in after.read(f"{info}/WHEEL")
         assert b"cp312" not in after.read(f"{info}/WHEEL")
         assert after.read("broken_thing/__init__.py") == (
-            b"from broken_thing import added\n" + before.read("broken_thing/__init__.py")
+            b"from broken_thing import added\n"
+            + before.read("broken_thing/__init__.py")
+            + b"after = True\n"
         )
         renamed = SCRIPT.replace("1.0.data", "1.0+repaired.data")
         assert after.read(renamed) == before.read(SCRIPT)
