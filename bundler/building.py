@@ -22,6 +22,8 @@ from manifests.records import from_data, to_data
 from wheelhouse import install
 
 _INDEX = "entries.json"
+#: Whose code decides the packed bytes.
+_MAKERS = (conda, install, pack, packplan, relocate, layout)
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,11 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
                 compression=contents.compression,
                 progress=progress,
             )
-        if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is
-            entries = tuple(replace(entry, rewrite=None) for entry in entries)
-        index = _Index(hash_file(archive), archive.stat().st_size, entries)
-        (work / _INDEX).write_bytes(canonical.sealed(to_data(index)))
-        _publish(work, folder)
+            if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere
+                entries = tuple(replace(entry, rewrite=None) for entry in entries)
+            index = _Index(hash_file(archive), archive.stat().st_size, entries)
+            (work / _INDEX).write_bytes(canonical.sealed(to_data(index)))
+            _publish(work, folder)
     return Packed(index.sha256, index.size, entries, folder / contents.member)
 
 
@@ -146,11 +148,12 @@ def check(prefix: Path, scratch: Path) -> None:
 
 def _key(contents: Contents) -> str:
     """The digest of everything that decides the packed bytes."""
-    code = [Path(str(module.__file__)) for module in (pack, packplan, relocate, layout)]
+    code = [Path(str(module.__file__)) for module in _MAKERS]
     if contents.ours:
         code += [path for name in pack.OURS for path in _files_of(name)]
     question = {
-        "conda": [package.sha256 for package in contents.conda],
+        # conda-meta names the URLs, so they decide the bytes too.
+        "conda": [[package.url, package.sha256] for package in contents.conda],
         "wheels": [wheel.sha256 for wheel in contents.wheels],
         "winning": contents.winning,
         "exclude": contents.exclude,

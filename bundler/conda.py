@@ -33,7 +33,14 @@ from rattler.exceptions import (
 )
 from rattler.package import BuildString
 
-from manifests.errors import IntegrityError, SourceError, TargetError, UsageError, from_oserror
+from manifests.errors import (
+    FilesystemError,
+    IntegrityError,
+    SourceError,
+    TargetError,
+    UsageError,
+    from_oserror,
+)
 from manifests.lock import CondaPackage, Target
 from manifests.names import public_url
 from wheelhouse.fetch import Fetcher, Wanted
@@ -193,15 +200,17 @@ def fetch(
         )
         for package in packages
     ]
-    folder = local_path(source.url)
-    if folder is not None and not folder.is_dir():
+    try:
+        fetcher.fetch(wanted, progress)
+    except FilesystemError:
+        folder = local_path(source.url)
+        if folder is None or folder.is_dir():
+            raise
         raise SourceError(
             f"the conda channel {source.url} can't be reached",
             why="there is no such folder",
             mend=_WAYS_OUT,
-        )
-    try:
-        fetcher.fetch(wanted, progress)
+        ) from None
     except SourceError as error:  # whose ways out are those of an index
         error.mend = error.mend.replace(WAYS_OUT, _WAYS_OUT)
         raise

@@ -8,6 +8,7 @@ repodata/   channels' indexes                  work/NAME/    scratch of a runnin
 
 import fcntl
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from pathlib import Path
 
 from manifests.errors import UsageError, from_oserror
 from wheelhouse.store import Store
+
+#: Seconds between attempts to remove a folder.
+_WAITS = (0.05, 0.2, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,19 @@ class Workshop:
 def _remove(folder: Path) -> None:
     """Remove a folder, also where Ctrl-C comes in the middle of it."""
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_patiently(folder)
     except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_patiently(folder)
         raise
+
+
+def _remove_patiently(folder: Path) -> None:
+    # py-rattler's threads write on for a moment after it has failed or was interrupted.
+    for wait in _WAITS:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(wait)
 
 
 def _lock(handle: int, folder: Path) -> None:

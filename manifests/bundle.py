@@ -116,7 +116,7 @@ def parse(data: bytes) -> Manifest:
     """
     try:
         value = canonical.loads(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise IntegrityError(f"{archive.MANIFEST_NAME}: not canonical JSON ({error})") from None
     schema = value.get("schema") if isinstance(value, dict) else None
     if isinstance(schema, int) and schema > FORMAT_VERSION:

@@ -52,11 +52,13 @@ def loads(data: bytes) -> Any:
 
     Raises ValueError when the bytes are not JSON, hold a duplicate key, or are not canonical.
     """
-    value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
     try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
         canonical = dumps(value)
     except TypeError as error:
         raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if canonical != data:
         raise ValueError("not in canonical form")
     return value

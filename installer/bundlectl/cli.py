@@ -105,10 +105,13 @@ def _parser() -> _Parser:
             )
             sub.add_argument("--foreground", action="store_true", help="stay with the server")
             sub.add_argument("--no-start", action="store_true", help="install only")
-    sub = command("start", "start the release in service and wait for one answer")
-    sub.add_argument("--foreground", action="store_true", help="stay with the server")
+    for name, about in (
+        ("start", "start the release in service and wait for one answer"),
+        ("restart", "stop and start"),
+    ):
+        sub = command(name, about)
+        sub.add_argument("--foreground", action="store_true", help="stay with the server")
     command("stop", "end the server and all its processes")
-    command("restart", "stop and start")
     command("status", "what runs, since when, where")
     sub = command("logs", "the end of the server's log")
     sub.add_argument("--lines", type=_count, default=50, metavar="N", help="how many (default 50)")
@@ -346,9 +349,10 @@ def _command_first(words: list[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
-    words = _command_first(list(sys.argv[1:] if argv is None else argv))
+    given = list(sys.argv[1:] if argv is None else argv)
+    words = _command_first(given)
     console = Console(quiet="--quiet" in words, json="--json" in words)
-    _take_signals(staged="--stage" in words)
+    _take_signals(staged="--stage" in given)
     try:
         arguments = _parser().parse_args(words)
         return int(_ACTIONS[arguments.command](Run(arguments)))
@@ -361,7 +365,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return console.fail(from_oserror(error, "working on the installation"))
     finally:
-        _remove_stage(words)
+        _remove_stage(given)
 
 
 def _take_signals(staged: bool) -> None:

@@ -143,6 +143,11 @@ start_runtime() {
           rm -f "$stage/runtime.tar.gz"
           return 0
         fi
+        case $output in
+          *GLIBC* | *"not found"* | *"cannot open shared object"*)
+            fail 5 "the bundle's programs don't run here: $output" \
+              "they need glibc $GLIBC or newer" "make the bundle with --glibc set to this host's" ;;
+        esac
         reasons="$reasons $folder ($output);"
       else
         reasons="$reasons $folder (no room for 150 MB);"
@@ -151,11 +156,6 @@ start_runtime() {
     cleanup
     stage=
   done
-  case $reasons in
-    *GLIBC* | *"not found"* | *"cannot open shared object"*)
-      fail 5 "the bundle's programs don't run here:$reasons" \
-        "they need glibc $GLIBC or newer" "make the bundle with --glibc set to this host's" ;;
-  esac
   fail 4 "no folder to start from:$reasons" \
     "a folder is needed that is writable, has 150 MB and is not mounted noexec" \
     "set TMPDIR to such a folder"

@@ -13,7 +13,10 @@ DEPTH = 8
 
 
 class ReadAhead:
-    """A readable stream whose bytes are fetched (and hashed, by what it reads from) in a thread."""
+    """A readable stream whose bytes are fetched (hashed, decompressed: by its source) in a thread.
+
+    What comes out are views of the chunks themselves, without another copy.
+    """
 
     def __init__(self, raw: Readable) -> None:
         self._raw = raw
@@ -48,32 +51,36 @@ class ReadAhead:
                 continue
             return
 
-    def next_chunk(self) -> memoryview:
-        """The next bytes, empty at the end; raises what the reading thread met."""
-        if not self._left and not self._ended:
-            item = self._queue.get()
-            if isinstance(item, BaseException):
-                self._ended = True
-                raise item
-            self._ended = not item
-            self._left = memoryview(item)
-        chunk, self._left = self._left, memoryview(b"")
-        return chunk
+    def views(self, size: int | None = None) -> Iterator[memoryview]:
+        """The next `size` bytes, or all that come, in pieces; ends early if the stream does.
 
-    def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer; returns the bytes read, 0 at the end."""
-        chunk = self.next_chunk()
-        count = min(len(chunk), len(buffer))
-        buffer[:count] = chunk[:count]
-        self._left = chunk[count:]
-        return count
+        Raises what the reading thread met.
+        """
+        left = size
+        while left is None or left > 0:
+            if not self._left and not self._fill():
+                return
+            piece = self._left if left is None else self._left[:left]
+            self._left = self._left[len(piece) :]
+            if left is not None:
+                left -= len(piece)
+            yield piece
+
+    def _fill(self) -> bool:
+        """Take the next chunk; False at the end."""
+        if self._ended:
+            return False
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            self._ended = True
+            raise item
+        self._ended = not item
+        self._left = memoryview(item)
+        return not self._ended
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes; whatever is at hand for -1."""
-        chunk = self.next_chunk()
-        count = len(chunk) if size < 0 else min(size, len(chunk))
-        self._left = chunk[count:]
-        return bytes(chunk[:count])
+        """The next `size` bytes, fewer only at the end; all that come for -1."""
+        return b"".join(self.views(None if size < 0 else size))
 
     def close(self) -> None:
         """End the thread; safe to call at any time."""

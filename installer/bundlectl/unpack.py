@@ -7,7 +7,6 @@ names when all their members have. A kill at any moment costs at most one member
 
 import ctypes
 import gzip
-import io
 import os
 import shutil
 import zlib
@@ -126,8 +125,8 @@ class Unpacker:
         ahead = ReadAhead(stream)
         try:
             with create(target) as handle:
-                while chunk := ahead.next_chunk():
-                    handle.write(chunk)
+                for view in ahead.views():
+                    handle.write(view)
                 os.fchmod(handle.fileno(), 0o644)
         finally:
             ahead.close()
@@ -137,30 +136,31 @@ class Unpacker:
         stream: MemberStream,
         entries: Sequence[tree.Entry],
         target: Path,
-        decompress: Callable[[ReadAhead], Readable],
+        decompress: Callable[[BinaryIO], Readable],
     ) -> None:
         _remove(target)
         target.mkdir()
         target.chmod(0o755)
-        ahead = ReadAhead(stream)
+        compressed = ReadAhead(stream)
+        plain = ReadAhead(decompress(cast(BinaryIO, compressed)))
         try:
-            extract(decompress(ahead), entries, target)
+            extract(plain, entries, target)
         except _UNREADABLE as error:
             # The bytes are wrong, as the digest would say at the end; this is only earlier.
             raise Damage(
                 stream.member.path, "an archive that can be read", str(error), mend=COPY_AGAIN
             ) from None
         finally:
-            ahead.close()
+            compressed.close()
+            plain.close()
 
 
-def _unzstd(raw: ReadAhead) -> Readable:
-    reader = zstandard.ZstdDecompressor().stream_reader(cast(BinaryIO, raw), read_size=CHUNK)
-    return io.BufferedReader(cast(io.RawIOBase, reader), CHUNK)
+def _unzstd(raw: BinaryIO) -> Readable:
+    return cast(Readable, zstandard.ZstdDecompressor().stream_reader(raw, read_size=CHUNK))
 
 
-def _ungzip(raw: ReadAhead) -> Readable:
-    return io.BufferedReader(gzip.GzipFile(fileobj=cast(BinaryIO, raw), mode="rb"), CHUNK)
+def _ungzip(raw: BinaryIO) -> Readable:
+    return gzip.GzipFile(fileobj=raw, mode="rb")
 
 
 def _partial(folder: Path) -> Path:

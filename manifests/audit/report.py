@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manifests import tree
+from manifests import placement, tree
 from manifests.records import to_data
 
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
@@ -12,13 +12,17 @@ MODE, LINK, UNREADABLE = "mode", "link", "unreadable"
 
 
 def size_of(path: Path) -> int:
-    """Bytes below a folder, for the progress bar of an audit.
+    """Bytes that an audit of a folder reads, for its progress bar.
 
     Raises OSError where it can't be listed.
     """
+    folders = [path]
+    if placement.is_installation(path):  # the rest of it may be closed to this account
+        folders = [path / placement.RELEASES, path / placement.MODELS]
     return sum(
         entry.stat(follow_symlinks=False).st_size
-        for _, entry in tree.walk(path)
+        for folder in folders
+        for _, entry in tree.walk(folder)
         if entry.is_file(follow_symlinks=False)
     )
 

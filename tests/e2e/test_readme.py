@@ -1,38 +1,12 @@
 """README's first command, as a new user runs it; everything real, in a network-less namespace."""
 
-import os
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from manifests.audit import audit
-from tests.support.small import free_port
 
 pytestmark = pytest.mark.e2e
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory):
-    """The transcript of ./demo in a copy of the repository, and the folder that it left."""
-    copy = tmp_path_factory.mktemp("clone") / "repository"
-    ignored = shutil.ignore_patterns(".git", ".venv", "demo-run", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, copy, ignore=ignored)
-    done = subprocess.run(
-        ["./demo"],
-        cwd=copy,
-        env={**os.environ, "DEMO_PORT": str(free_port())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    yield done.stdout, copy / "demo-run"
-    shutil.rmtree(copy)
 
 
 def test_the_demo_goes_the_whole_way(demo):

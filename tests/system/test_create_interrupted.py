@@ -11,11 +11,8 @@ from tests.support.connected import COMMAND, damage, rest_of
 from tests.support.small import bundle, environment
 
 #: The end of one stage is the beginning of the next, in which the signal strikes.
-STAGES = (
-    "look at the model",
-    "solve the conda environment",
-    "fetch the conda packages",
-    "resolve the wheels",
+LOCKING = ("look at the model", "solve the conda environment", "fetch the conda packages")
+CREATING = (
     "fetch 1 wheels",
     "fetch the model",
     "build the serving environment",
@@ -53,49 +50,67 @@ def strike(process, stage, number):
     return said + rest + out
 
 
-def test_a_signal_at_every_stage(bench, tmp_path):
-    cache, output = tmp_path / "cache", tmp_path / "media"
-    words = ["create", *bench.words(cache=str(cache)), "--output", str(output)]
-    for stage, number in zip(STAGES, cycle(SIGNALS), strict=False):
-        process = start(*words)
-        said = strike(process, stage, number)
-        assert "Traceback" not in said
-        if stage == "pack the runtime" and process.returncode == 0:
-            break  # writing so small a bundle may be over before the signal arrives
-        if number == signal.SIGKILL:
-            assert process.returncode == -number
-        else:
-            assert process.returncode == ExitCode.INTERRUPTED, said
-            assert "run the same command again to continue" in said
-            assert rest_of(output, cache) == [], (stage, number)
-        assert not list(output.glob("[!.]*")) if output.exists() else True
-        if STAGES.index(stage) > STAGES.index("pack the serving environment"):
+def struck(words, stage, number, output, cache):
+    """Run, strike, and look at what is left; gives what was said."""
+    process = start(*words)
+    said = strike(process, stage, number)
+    assert "Traceback" not in said
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == ExitCode.INTERRUPTED, said
+        assert "run the same command again to continue" in said
+        assert rest_of(output, cache) == [], (stage, number)
+    assert not list(output.glob("[!.]*"))
+    return said
+
+
+def test_a_signal_at_every_stage_of_locking(bench, tmp_path):
+    cache, output = tmp_path / "cache", tmp_path / "kept"
+    words = ["lock", *bench.words(cache=str(cache)), "--lock", str(output / "bundle.lock")]
+    for stage, number in zip(LOCKING, SIGNALS, strict=True):
+        struck(words, stage, number, output, cache)
+    done = bundle(*words)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in output.iterdir()] == ["bundle.lock"]
+    assert rest_of(tmp_path / "none", cache) == []
+
+
+def test_a_signal_at_every_stage_of_creating(bench, tmp_path):
+    cache, output = bench.own_cache(tmp_path / "cache", packed=False), tmp_path / "media"
+    words = ["create", *bench.words(cache=str(cache)), "--lock", str(bench.lock)]
+    words += ["--output", str(output)]
+    for stage, number in zip(CREATING[:-1], cycle(SIGNALS), strict=False):
+        said = struck(words, stage, number, output, cache)
+        if stage == "build the runtime":
             assert "serving environment: built before" in said
-    last = start(*words, "--force")
-    _, said = last.communicate(timeout=120)
-    assert last.returncode == 0, said
-    assert "serving environment: built before" in said
-    assert "runtime: built before" in said
+    # While it writes; so small a bundle may be whole before the signal arrives.
+    process = start(*words)
+    assert "Traceback" not in strike(process, CREATING[-1], signal.SIGTERM)
+    assert process.returncode in (0, ExitCode.INTERRUPTED)
+    done = bundle(*words, "--force")
+    assert done.returncode == 0, done.stderr
+    assert "serving environment: built before" in done.stderr
+    assert "runtime: built before" in done.stderr
     (folder,) = output.iterdir()
     assert bundle("audit", str(folder)).returncode == 0
-    assert rest_of(tmp_path / "nothing", cache) == []
+    assert rest_of(tmp_path / "none", cache) == []
 
 
 def test_two_runs_at_once_on_one_cache(bench, tmp_path):
     cache = bench.own_cache(tmp_path / "cache", packed=False)
-    runs = [
-        start("create", *bench.words(cache=str(cache)), "--output", str(tmp_path / name))
-        for name in ("one", "two")
-    ]
+    words = ["create", *bench.words(cache=str(cache)), "--lock", str(bench.lock), "--output"]
+    runs = [start(*words, str(tmp_path / name)) for name in ("one", "two")]
     ends = [(*run.communicate(timeout=120), run.returncode) for run in runs]
-    codes = sorted(code for _, _, code in ends)
-    assert codes == [0, ExitCode.USAGE], ends
+    assert sorted(code for _, _, code in ends) == [0, ExitCode.USAGE], ends
     (told,) = (err for _, err, code in ends if code)
     assert "another `bundle` is at work there" in told
     assert "wait until it has ended" in told
-    again = bench.create(tmp_path / "three", cache=str(cache))
+    again = bundle(*words, str(tmp_path / "three"))
     assert again.returncode == 0, again.stderr
-    for path in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*"), *tmp_path.glob("three/*")):
+    made = [path for name in ("one", "two", "three") for path in tmp_path.glob(f"{name}/*")]
+    assert len(made) == 2
+    for path in made:
         assert bundle("audit", str(path)).returncode == 0
 
 

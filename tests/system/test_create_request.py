@@ -16,23 +16,13 @@ RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
     ("changes", "code", "words"),
     [
         ({"gpu": "sm_868"}, USAGE, ("unknown GPU 'sm_868'", "sm_86", "did you mean")),
-        ({"gpu": "radeon"}, USAGE, ("unknown GPU 'radeon'", "choose from: cpu, sm_70")),
-        ({"gpu": "cpu,sm_86"}, USAGE, ("cpu stands beside a GPU", "make two bundles")),
         ({"gpu": "sm_86", "stack": None}, TARGET, ("no stack of this release serves sm_86", "cpu")),
-        ({"gpu": "sm_86"}, USAGE, ("the stack small does not serve sm_86", "it serves cpu")),
         ({"gpu": None}, USAGE, ("--gpu", "see: bundle create --help")),
-        ({"stack": "vllm-99"}, USAGE, ("unknown stack 'vllm-99'", "vllm-cpu-")),
-        ({"stack": "missing.toml"}, USAGE, ("missing.toml: not a stack", "pattern")),
-        ({"python": "3"}, USAGE, ("--python 3: not a version", "--python 3.11")),
         ({"python": "3.9"}, USAGE, ("Python 3.9", "3.11 or 3.12 or 3.13", "choose --python 3.11")),
-        ({"glibc": "new"}, USAGE, ("--glibc new: not a version", "--glibc 2.31")),
         ({"glibc": "2.5"}, TARGET, ("glibc 2.5", "needs 2.", "another --stack")),
         ({"channel": "conda-forge"}, USAGE, ("'conda-forge' is not a URL", "file:///", "host")),
         ({"model": "./not-there"}, USAGE, ("'./not-there': no such folder", "ORG/NAME")),
         ({"name": "my bundle"}, USAGE, ("'my bundle'", "letters, digits")),
-        ({"name": "../elsewhere"}, USAGE, ("'../elsewhere'", "letters, digits")),
-        ({"name": "-rf"}, USAGE, ("'-rf'", "starts with a letter")),
-        ({"name": "x" * 201}, USAGE, ("at most 200",)),
     ],
 )
 def test_a_request_that_can_t_be_fulfilled(bench, tmp_path, changes, code, words):
@@ -47,7 +37,7 @@ def test_a_python_that_the_host_channel_can_t_give(bench, tmp_path):
     refused(done, USAGE, f"made from this Python {RUNNING}", "use --channel with")
 
 
-@pytest.mark.parametrize("epoch", ["yesterday", "1.5", "-1", "²", "99999999999"])
+@pytest.mark.parametrize("epoch", ["yesterday", "99999999999"])
 def test_a_source_date_epoch_that_is_no_number(bench, tmp_path, epoch):
     done = bench.create(tmp_path / "media", env={"SOURCE_DATE_EPOCH": epoch})
     refused(done, USAGE, f"SOURCE_DATE_EPOCH is '{epoch}'", "seconds since the epoch")
@@ -58,13 +48,8 @@ def test_a_source_date_epoch_that_is_no_number(bench, tmp_path, epoch):
     ("text", "words"),
     [
         ('modle = "x"', ("bundle.toml: unknown key 'modle'", "did you mean model?")),
-        ("frobnicate = 1", ("unknown key 'frobnicate'", "known: channel, ")),
         ("gpu = 86", ("bundle.toml: gpu is 86", "a text in quotes")),
-        ('thinking = "on"', ("thinking is 'on'", "true or false")),
-        ('find_links = "here"', ("find_links is 'here'", "a list of texts")),
-        ("find_links = [1]", ("find_links is [1]", "a list of texts")),
         ("gpu = ", ("bundle.toml: can't be read", "correct that file")),
-        ("gpu = '\udcff'", ("bundle.toml: can't be read", "correct that file")),
     ],
 )
 def test_a_settings_file_with_a_mistake(tmp_path, text, words):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,8 @@ from tests.system.conftest import servers
 
 
 def variables(pid: int) -> dict[str, str]:
-    with open(f"/proc/{pid}/environ", encoding="utf-8") as handle:
-        return dict(item.split("=", 1) for item in handle.read().split("\0") if item)
+    text = Path(f"/proc/{pid}/environ").read_text("utf-8")
+    return dict(item.split("=", 1) for item in text.split("\0") if item)
 
 
 def test_help_and_version(host, small_bundle):
@@ -54,7 +55,7 @@ def test_preflight_changes_nothing(small_bundle, tmp_path):
     findings = json.loads(done.stdout)["findings"]
     assert {"disk", "glibc", "port"} <= {finding["name"] for finding in findings}
     assert list(tmp_path.iterdir()) == []
-    done = install(small_bundle, "preflight", *words[:4], "--ignore", "prot")
+    done = install(small_bundle, "preflight", *words[:4], "--ignore", "ports")
     assert done.returncode == ExitCode.USAGE
     assert "did you mean port?" in done.stderr
 
@@ -107,8 +108,7 @@ def test_only_the_server_has_the_winning_libraries(host):
     assert found["HOME"].startswith(str(host))
     assert "VLLM_API_KEY" in found
     key = (host / "etc/api-key").read_text().strip()
-    with open(f"/proc/{server}/cmdline", encoding="utf-8") as handle:
-        assert key not in handle.read()
+    assert key not in Path(f"/proc/{server}/cmdline").read_text("utf-8")
 
 
 def test_bundlectl_itself_inherits_no_libraries(host, small_bundle):

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bundlectl import cli
+from manifests.exitcodes import ExitCode
+
+WORDS = ["--prefix", "/x", "--json", "--quiet", "--port", "8001", "--thinking", "on"]
+
+
+@pytest.mark.parametrize(
+    ("given_words", "ordered"),
+    [
+        ([], ["install"]),
+        (["--prefix", "/x"], ["install", "--prefix", "/x"]),
+        (["--prefix", "/x", "status"], ["status", "--prefix", "/x"]),
+        (["ask", "Hello"], ["ask", "Hello"]),
+        (["--json", "logs", "--lines", "3"], ["logs", "--json", "--lines", "3"]),
+        (["--media", "/m", "--manifest", "0", "--help"], ["--help"]),
+        (["audit", "--help"], ["audit", "--help"]),
+    ],
+)
+def test_the_command_comes_first(given_words, ordered):
+    assert cli._command_first(given_words) == ordered
+
+
+words = st.lists(st.sampled_from([*WORDS, *cli._ACTIONS, "-x", "--", "", "é", "\udc80", "-1"]))
+
+
+@given(words=words)
+def test_any_words_parse_or_are_refused(words):
+    try:
+        cli._parser().parse_args(cli._command_first(words))
+    except cli.BundleError as error:
+        assert error.exit_code == ExitCode.USAGE
+    except SystemExit as end:
+        assert end.code == 0
+
+
+def test_an_error_of_the_operating_system_is_told_like_any_other(tmp_path, capsys, monkeypatch):
+    def fails(_run):
+        raise PermissionError(13, "Permission denied", "/some/file")
+
+    monkeypatch.setitem(cli._ACTIONS, "status", fails)
+    status = cli.main(["status", "--json", "--prefix", str(tmp_path / "p")])
+    assert status == ExitCode.FILESYSTEM
+    record = json.loads(capsys.readouterr().out)
+    assert record["error"].startswith("/some/file: Permission denied")
+    assert record["mend"]
+
+
+def test_a_stage_is_removed_only_where_this_program_runs_from_it(tmp_path):
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    status = cli.main(["status", "--quiet", "--prefix", str(tmp_path / "p"), "--stage", str(stage)])
+    assert status == ExitCode.SERVER
+    assert stage.is_dir()
+
+
+@pytest.fixture(autouse=True)
+def _signals():
+    """main() sets handlers, as a program may; a test run has to get its own back."""
+    import signal
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.getsignal(number)) for number in numbers]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
