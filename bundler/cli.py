@@ -155,7 +155,9 @@ def create(request: Request, workshop: Workshop, console: Console, dry_run: bool
         "flavour": made.manifest.flavour,
         "unpublished": list(made.manifest.unpublished),
     }
-    notes = [f"note: {note}" for note in (*made.manifest.notes, *made.manifest.unpublished)]
+    for sentence in draft.sources.ignored:
+        console.say(f"note: {sentence}")
+    notes = [f"note: {note}" for note in made.manifest.unpublished]
     lines = [
         *notes,
         f"{made.folder}: {size(made.size)}, {made.manifest.stack} ({made.manifest.flavour})",

@@ -180,7 +180,6 @@ def describe(
         runtime=runtime.entries,
         derived=tuple(wheel.derived for wheel in locked.wheels if wheel.derived is not None),
         unpublished=_unpublished(locked),
-        notes=locked.notes,
     )
 
 

@@ -133,7 +133,6 @@ def make_lock(
         wheels=wheels,
         runtime_wheels=runtime_wheels,
         model=model,
-        notes=sources.ignored,
     )
 
 

@@ -1,7 +1,7 @@
 """`bundle.json`: the manifest. Its sha256 identifies a bundle; everything else follows from it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from manifests import FORMAT_VERSION, archive, canonical, tree
 from manifests.digests import sha256
@@ -75,7 +75,6 @@ class Manifest:
     runtime: tuple[tree.Entry, ...]
     derived: tuple[Derived, ...] = ()
     unpublished: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
 
     def dump(self) -> bytes:
         """The canonical bytes of the manifest."""

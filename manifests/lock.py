@@ -1,6 +1,6 @@
 """`bundle.lock`: all that goes into a bundle, pinned by the digest that its source published."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from manifests import canonical
@@ -73,9 +73,7 @@ class ModelFile:
 
     path: str
     size: int
-    sha256: str = (
-        ""  # empty until the bytes were seen, where the source publishes only a git blob id
-    )
+    sha256: str = ""  # empty until the bytes were seen, where only a git blob id is published
     git_blob: str = ""
     digest_from: str = PUBLISHED
 
@@ -106,7 +104,6 @@ class Lock:
     wheels: tuple[Wheel, ...]
     runtime_wheels: tuple[Wheel, ...]
     model: Model
-    notes: tuple[str, ...] = field(default=())
 
     def dump(self) -> bytes:
         """The canonical bytes of the lock."""
