@@ -21,6 +21,7 @@ from manifests.audit.report import size_of
 from manifests.console import Console, size
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
+from manifests.volumes import parse_size
 
 _EPILOG = f"""\b
 Examples:
@@ -134,11 +135,17 @@ def bundle() -> None:
     help="Whether the model thinks where a request does not say.",
 )
 @click.option("--lock", type=Path, help="Follow this lock (see `bundle lock`).")
+@click.option(
+    "--volume-size", default="", help="Split the archive: fat32, dvd, bd, or a size such as 4000M."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
 @_voice
-def create(request: Request, workshop: Workshop, console: Console, dry_run: bool) -> None:
+def create(
+    request: Request, workshop: Workshop, console: Console, dry_run: bool, volume_size: str
+) -> None:
     """Make a bundle: lock, fetch, build, pack, write."""
+    most = parse_size(volume_size) if volume_size else 0
     draft = creating.draft(request, workshop)
     if dry_run:
         answer = plan(draft)
@@ -147,7 +154,7 @@ def create(request: Request, workshop: Workshop, console: Console, dry_run: bool
     if request.lock is not None and not request.lock.exists():
         raise UsageError(f"{request.lock}: no such lock", mend="make it with `bundle lock`")
     locked = creating.lock(draft, console)
-    made = creating.create(draft, locked, console)
+    made = creating.create(draft, locked, console, most)
     record = {
         "bundle": str(made.folder),
         "manifest_sha256": made.digest,

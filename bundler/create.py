@@ -62,10 +62,11 @@ def lock(draft: Draft, console: Console) -> Lock:
     return make_lock(request, draft.choice, draft.sources, draft.workshop, console)
 
 
-def create(draft: Draft, locked: Lock, console: Console) -> Created:
+def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -> Created:
     """Fetch and build what the lock names, and write the bundle.
 
-    Raises the errors of every step; a re-run continues with what is in the cache.
+    `volume_size` is the most bytes of a file on the media, 0 for one archive in one piece. Raises
+    the errors of every step; a re-run continues with what is in the cache.
     """
     request, choice, workshop = draft.request, draft.choice, draft.workshop
     name = request.name or bundle_name(locked)
@@ -99,7 +100,7 @@ def create(draft: Draft, locked: Lock, console: Console) -> Created:
     media.check_new(folder, request.force)  # another run may have written it since
     try:
         with console.stage(f"write {folder.name}", size) as progress:
-            digest = media.write(folder, manifest, contents, progress)
+            digest = media.write(folder, manifest, contents, progress, volume_size)
     except IntegrityError as error:
         if runtime.forget_if_altered() | serving.forget_if_altered():
             error.mend = "run the same command again: what went bad in the cache is built anew"

@@ -42,10 +42,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Medium:
-    """A bundle's folder, and further folders that may hold its volumes."""
+    """A bundle's folder, and further folders that may hold its volumes.
+
+    `manifest_sha256` is the manifest that install.sh names; SHA256SUMS vouches for install.sh.
+    """
 
     folder: Path
     others: tuple[Path, ...] = ()
+    manifest_sha256: str = ""
 
     def listed(self) -> dict[str, str]:
         """File name → sha256, of SHA256SUMS.
@@ -108,7 +112,6 @@ class ArchiveStream:
     def __init__(
         self,
         medium: Medium,
-        manifest_sha256: str = "",
         next_medium: NextMedium = no_other_medium,
         damaged: Callable[[Damage], None] = refuse,
     ) -> None:
@@ -118,7 +121,6 @@ class ArchiveStream:
         belongs elsewhere.
         """
         self._medium = medium
-        self._expected = manifest_sha256
         self._next_medium = next_medium
         self._damaged = damaged
         self._pieces = medium.pieces()
@@ -227,10 +229,11 @@ class ArchiveStream:
         if wanted is None:
             return
         found = volumes.parse_label(block, piece.name)
-        if self._expected and found.manifest_sha256 != self._expected:
+        expected = self._medium.manifest_sha256
+        if expected and found.manifest_sha256 != expected:
             raise Damage(
                 f"{piece.name}: the bundle that it belongs to",
-                self._expected,
+                expected,
                 found.manifest_sha256,
                 mend="put in the volume of this bundle",
             )

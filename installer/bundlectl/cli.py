@@ -11,13 +11,13 @@ from typing import NoReturn
 
 from bundlectl import apikey, config, install, preflight, service, smoke
 from bundlectl.layout import Layout, check_prefix, default_prefix
-from bundlectl.media import Media
 from bundlectl.process import Supervisor, signals_interrupt
 from manifests import __version__, audit, exitcodes, placement
 from manifests.audit.report import size_of
 from manifests.console import Console, size
 from manifests.errors import BundleError, ServerError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
+from manifests.medium import Medium, NextMedium, no_other_medium
 
 _EXAMPLES = """\
 examples:
@@ -34,7 +34,16 @@ exit codes:
 
 _STARTING = "start the server and wait for an answer"
 #: Options that take a value and may stand before the command.
-_VALUED = {"--prefix", "--media", "--manifest", "--stage", "--port", "--ignore", "--thinking"}
+_VALUED = {
+    "--prefix",
+    "--media",
+    "--manifest",
+    "--stage",
+    "--port",
+    "--ignore",
+    "--thinking",
+    "--volumes-in",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,6 +105,17 @@ def _parser() -> _Parser:
             metavar="CHECK",
             help="take a failed check as a warning; it is kept in the receipt",
         )
+        sub.add_argument(
+            "--volumes-in",
+            action="append",
+            default=[],
+            type=Path,
+            metavar="DIR",
+            help="another folder with volumes of the bundle; may be repeated",
+        )
+        sub.add_argument(
+            "--next-medium", action="store_true", help="ask for volumes that are not at hand"
+        )
         if name == "install":
             sub.add_argument(
                 "--thinking",
@@ -124,6 +144,14 @@ def _parser() -> _Parser:
     return parser
 
 
+def _ask_for(volume: str) -> Path | None:
+    """Ask for the folder where a volume lies now; an empty line gives up."""
+    sys.stderr.write(f"{volume}: put in its medium, and type the folder where it is: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    return Path(answer) if answer else None
+
+
 class Run:
     """One call: its arguments, its voice, its installation."""
 
@@ -138,13 +166,19 @@ class Run:
         return Layout(check_prefix(named if named else default_prefix()))
 
     @property
-    def media(self) -> Media:
+    def media(self) -> Medium:
         """The medium that install.sh runs from."""
         if self.arguments.media is None:
             raise UsageError(
                 "this command needs the bundle's medium", mend="run it as: sh install.sh …"
             )
-        return Media(self.arguments.media, self.arguments.manifest)
+        others = getattr(self.arguments, "volumes_in", [])
+        return Medium(self.arguments.media, tuple(others), self.arguments.manifest)
+
+    @property
+    def next_medium(self) -> NextMedium:
+        """What is asked for a volume that is not at hand."""
+        return _ask_for if getattr(self.arguments, "next_medium", False) else no_other_medium
 
     def options(self) -> install.Options:
         """The operator's choices for an install."""
@@ -156,7 +190,7 @@ class Run:
 
 
 def _preflight(run: Run) -> int:
-    report = install.examine(run.media, run.layout, run.options())
+    report = install.examine(run.media, run.layout, run.options(), run.next_medium)
     text = "\n".join(f"{finding.level:>5}  {finding.line()}" for finding in report.findings)
     run.console.result({"findings": [vars(finding) for finding in report.findings]}, text)
     preflight.refuse(report.findings)
@@ -165,11 +199,11 @@ def _preflight(run: Run) -> int:
 
 def _install(run: Run) -> int:
     layout, options, console = run.layout, run.options(), run.console
-    manifest = install.examine(run.media, layout, options).manifest
+    manifest = install.examine(run.media, layout, options, run.next_medium).manifest
     console.say(f"{manifest.name} → {layout.prefix}")
     total = sum(member.size for member in manifest.members)
     with console.stage(f"verify and unpack {size(total)}", total) as progress:
-        release = install.install(run.media, layout, options, progress)
+        release = install.install(run.media, layout, options, progress, run.next_medium)
     if run.arguments.no_start:
         run.console.result(
             {"release": release, "prefix": str(layout.prefix)}, f"installed {release}"

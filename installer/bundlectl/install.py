@@ -13,12 +13,12 @@ from typing import Any
 from bundlectl import apikey, config, host, preflight
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
-from bundlectl.media import ArchiveStream, Media, open_archive
 from bundlectl.process import Supervisor
 from bundlectl.unpack import Unpacker, sync
 from manifests import FORMAT_VERSION, __version__, bundle, checkpoint, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
+from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
 from manifests.reader import BundleReader
 
 _LAUNCHER = """\
@@ -60,28 +60,38 @@ class Report:
     findings: tuple[preflight.Finding, ...]
 
 
-def examine(media: Media, layout: Layout, options: Options) -> Report:
+def examine(
+    media: Medium,
+    layout: Layout,
+    options: Options,
+    next_medium: NextMedium = no_other_medium,
+) -> Report:
     """Read the manifest and compare what it needs with the host. Writes nothing.
 
     Raises IntegrityError where the manifest is not the one that install.sh names.
     """
     _check_chosen(layout, options)
-    path, _ = media.archive()
-    with open_archive(path) as raw:
-        reader = BundleReader(raw, media.manifest_sha256)
+    with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
+        reader = BundleReader(stream, media.manifest_sha256)
     probed = host.probe(layout.prefix, port=_port(layout, options))
     needs = _needs(reader, layout, probed.file_system.block, options)
     return Report(reader.manifest, preflight.examine(needs, probed, options.ignore))
 
 
-def install(media: Media, layout: Layout, options: Options, progress: Callable[[int], None]) -> str:
+def install(
+    media: Medium,
+    layout: Layout,
+    options: Options,
+    progress: Callable[[int], None],
+    next_medium: NextMedium = no_other_medium,
+) -> str:
     """Install a bundle; gives the release's name. Continues where an earlier run was interrupted.
 
     A release that is there already is audited, and replaced where it is damaged. It is complete but
     not in service afterwards. Raises the errors of preflight and Unpacker, and UsageError where
     another install works on the same prefix or a damaged release is being served.
     """
-    report = examine(media, layout, options)
+    report = examine(media, layout, options, next_medium)
     preflight.refuse(report.findings)
     layout.create()
     release = bundle.release_id(report.manifest.name, media.manifest_sha256)
@@ -91,7 +101,7 @@ def install(media: Media, layout: Layout, options: Options, progress: Callable[[
         if not (keep_model and _is_release_intact(layout, release, report.manifest, media)):
             _refuse_in_use(layout, release)
             _remove(receipt)
-            _unpack(media, layout, keep_model, progress)
+            _unpack(media, layout, keep_model, progress, next_medium)
         if not receipt.exists():
             relocate(layout.environment(release))
             _write_receipt(layout, release, media.manifest_sha256, options)
@@ -175,7 +185,7 @@ def _locked(layout: Layout) -> Iterator[None]:
 
 
 def _is_release_intact(
-    layout: Layout, release: str, manifest: bundle.Manifest, media: Media
+    layout: Layout, release: str, manifest: bundle.Manifest, media: Medium
 ) -> bool:
     folder = layout.release(release)
     if not folder.is_dir():
@@ -201,14 +211,15 @@ def _refuse_in_use(layout: Layout, release: str) -> None:
 
 
 def _unpack(
-    media: Media, layout: Layout, keep_model: bool, progress: Callable[[int], None]
+    media: Medium,
+    layout: Layout,
+    keep_model: bool,
+    progress: Callable[[int], None],
+    next_medium: NextMedium,
 ) -> None:
-    path, expected = media.archive()
-    with open_archive(path) as raw:
-        stream = ArchiveStream(raw)
+    with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
         reader = BundleReader(stream, media.manifest_sha256)
-        unpacker = Unpacker(layout.prefix, reader, progress)
-        unpacker.run(keep_model, check=lambda: stream.check_whole(path.name, expected))
+        Unpacker(layout.prefix, reader, progress).run(keep_model)
 
 
 def _remove(path: Path) -> None:

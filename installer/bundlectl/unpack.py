@@ -53,19 +53,18 @@ class Unpacker:
         self._partial_release = _partial(self._release_folder)
         self._partial_model = _partial(self._model_folder)
 
-    def run(self, keep_model: bool, check: Callable[[], None]) -> None:
+    def run(self, keep_model: bool) -> None:
         """Unpack what is not there yet, and name the folders.
 
-        `keep_model` says that the model's folder exists and was found intact; `check` has the last
-        word before anything gets its name. Raises Damage for wrong bytes, FilesystemError where
-        the disk fails; a re-run continues.
+        `keep_model` says that the model's folder exists and was found intact. Raises Damage for
+        wrong bytes, FilesystemError where the disk fails; a re-run continues.
         """
         try:
-            self._run(keep_model, check)
+            self._run(keep_model)
         except OSError as error:
             raise from_oserror(error, "unpacking the bundle") from error
 
-    def _run(self, keep_model: bool, check: Callable[[], None]) -> None:
+    def _run(self, keep_model: bool) -> None:
         manifest = self._reader.manifest
         # The caller found it damaged, as a run leaves it that was cut off inside conda-unpack.
         _remove(self._release_folder)
@@ -87,7 +86,6 @@ class Unpacker:
                 journal.add(member.path)
             self._progress(member.size)
         self._reader.finish()
-        check()
         (self._partial_release / "bundle.json").write_bytes(self._reader.data)
         (self._partial_release / "bundle.json").chmod(0o644)
         sync(self._partial_release)

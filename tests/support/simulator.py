@@ -111,10 +111,13 @@ class Simulator:
             runtime=entries(self.runtime or RUNTIME),
         )
 
-    def write(self, output: Path, manifest: bundle.Manifest | None = None) -> tuple[Path, str]:
+    def write(
+        self, output: Path, manifest: bundle.Manifest | None = None, volume_size: int = 0
+    ) -> tuple[Path, str]:
         """The bundle's folder below `output`, and its manifest's sha256."""
         openers = {path: media.bytes_opener(data) for path, data in self.contents().items()}
         manifest = manifest or self.manifest()
         output.mkdir(parents=True, exist_ok=True)
         folder = output / manifest.name
-        return folder, media.write(folder, manifest, openers, lambda count: None)
+        digest = media.write(folder, manifest, openers, lambda count: None, volume_size)
+        return folder, digest

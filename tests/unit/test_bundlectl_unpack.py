@@ -1,6 +1,7 @@
 import contextlib
 import io
 import tarfile
+from contextlib import closing
 
 import pytest
 import zstandard
@@ -14,17 +15,18 @@ from manifests import bundle, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.bundle import model_entries
 from manifests.errors import BundleError, Damage, IntegrityError
+from manifests.medium import ArchiveStream, Medium
 from manifests.reader import BundleReader
 from tests.support.simulator import ENVIRONMENT, Simulator, archive_of, entries
 
 
-def run(folder, digest, prefix, keep_model=False, check=lambda: None, progress=lambda n: None):
+def run(folder, digest, prefix, keep_model=False, progress=lambda n: None):
     for name in ("releases", "models", "state/journal"):
         (prefix / name).mkdir(parents=True, exist_ok=True)
     with (folder / f"{folder.name}.tar").open("rb", buffering=0) as raw:
         reader = BundleReader(raw, digest)
         unpacker = unpack.Unpacker(prefix, reader, progress)
-        unpacker.run(keep_model, check)
+        unpacker.run(keep_model)
     return reader.manifest, prefix / "releases" / unpacker.release
 
 
@@ -54,14 +56,17 @@ def test_every_flipped_byte_is_refused_and_nothing_gets_its_name(tmp_path):
         data[place] ^= 1
 
 
-def test_the_last_word_is_heard_before_anything_gets_its_name(tmp_path):
+def test_the_lists_digest_is_compared_before_anything_gets_its_name(tmp_path):
     folder, digest = Simulator().write(tmp_path / "media")
-
-    def no():
-        raise Damage("the list", "this", "that")
-
-    with pytest.raises(Damage, match="the list"):
-        run(folder, digest, tmp_path / "host", check=no)
+    listed = (folder / "SHA256SUMS").read_text().splitlines()
+    wrong = [f"{'0' * 64}{line[64:]}" if line.endswith(".tar") else line for line in listed]
+    (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in wrong))
+    for name in ("releases", "models", "state/journal"):
+        (tmp_path / "host" / name).mkdir(parents=True)
+    with closing(ArchiveStream(Medium(folder, manifest_sha256=digest))) as stream:
+        unpacker = unpack.Unpacker(tmp_path / "host", BundleReader(stream, digest), print)
+        with pytest.raises(Damage, match=r"\.tar: expected 0000"):
+            unpacker.run(keep_model=False)
     assert [p.name for p in (tmp_path / "host/models").iterdir()] == ["tiny@000000000000.partial"]
 
 
