@@ -27,6 +27,7 @@ RUNTIME_EXCLUDE = (
     "lib/python*/test/*",
     "lib/python*/tests/*",
     "lib/python*/site-packages/*/tests/*",
+    "lib/python*/site-packages/zstandard/_cffi.*",  # its slower twin for PyPy
     "lib/python*/ensurepip/*",
     "lib/python*/idlelib/*",
     "lib/python*/lib2to3/*",

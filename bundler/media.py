@@ -126,6 +126,7 @@ class Pieces:
         self.names = [archive_name]
         length = manifest.archive_length(manifest_size)
         if volume_size and length > volume_size:
+            _check_first(manifest, manifest_size, volume_size)
             count = volumes.count_for(length, volume_size)
             self._slice = volume_size - archive.BLOCK
             self._labels = [volumes.Label(archive_name, n, count, digest) for n in range(count)]
@@ -178,6 +179,19 @@ class Pieces:
         self._open = None
         self._digests[self.names[len(self._digests)]] = self._whole.hexdigest()
         self._whole = BackgroundHasher(sha256())
+
+
+def _check_first(manifest: bundle.Manifest, manifest_size: int, volume_size: int) -> None:
+    """Refuse volumes of which the first can't hold what install.sh starts from."""
+    (runtime,) = manifest.of_role(bundle.RUNTIME)
+    needed = archive.BLOCK + archive.member_length(archive.MANIFEST_NAME, manifest_size)
+    needed += archive.member_length(runtime.path, runtime.size)
+    if volume_size < needed:
+        raise UsageError(
+            f"volumes of {volume_size} bytes are too small: the first has to hold {needed} bytes",
+            why="install.sh takes the manifest and the runtime from it",
+            mend=f"choose --volume-size {-(-needed // 10**6)}M or more",
+        )
 
 
 def render_installer(manifest: bundle.Manifest, digest: str, first: str) -> str:

@@ -14,7 +14,7 @@ def dumps(value: Any) -> bytes:
 
     Raises TypeError on anything else, floats included.
     """
-    _refuse_floats(value)
+    _check(value)
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode() + b"\n"
 
@@ -36,15 +36,18 @@ def unsealed(data: bytes) -> Any:
     return loads(rest)
 
 
-def _refuse_floats(value: Any) -> None:
+def _check(value: Any) -> None:
+    """Refuse what JSON would turn into something else, or write in more than one way."""
     if isinstance(value, float):
         raise TypeError(f"a float ({value!r}) has no canonical form")
     if isinstance(value, dict):
-        for item in value.values():
-            _refuse_floats(item)
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is not a text")
+            _check(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            _refuse_floats(item)
+            _check(item)
 
 
 def loads(data: bytes) -> Any:

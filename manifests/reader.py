@@ -75,7 +75,8 @@ class BundleReader:
         self.data = data
         self.manifest = bundle.parse(data)
         if mtime != self.manifest.created:
-            raise Damage(archive.MANIFEST_NAME, f"time {self.manifest.created}", str(mtime))
+            expected = f"time {self.manifest.created}"
+            raise Damage(archive.MANIFEST_NAME, expected, str(mtime), mend=COPY_AGAIN)
 
     def _first(self) -> tuple[bytes, int]:
         """The manifest's bytes and its time stamp."""
@@ -139,7 +140,9 @@ class BundleReader:
         found = b"".join(bytes(view) for view in chunks(self._stream, len(wanted) + 1))
         if found != wanted:
             state = "less" if len(found) < len(wanted) else "more, or other bytes"
-            raise Damage("the end of the archive", f"{len(wanted)} zero bytes", state)
+            raise Damage(
+                "the end of the archive", f"{len(wanted)} zero bytes", state, mend=COPY_AGAIN
+            )
 
     def _exactly(self, size: int, what: str) -> bytes:
         data = b"".join(bytes(view) for view in chunks(self._stream, size))
