@@ -50,7 +50,12 @@ class Console:
             print(text, flush=True)
 
     def fail(self, error: BundleError) -> int:
-        """Tell an error; gives the exit status."""
+        """Tell an error; gives the exit status.
+
+        What went wrong while a signal was ending the run is the signal's doing, and told as that.
+        """
+        if _follows_interrupt(error):
+            return self.interrupted()
         if self.json:
             self.result(error.as_record(), "")
         else:
@@ -77,6 +82,14 @@ class Console:
             if bar is not None:
                 bar.close()
         self.say(f"  {title} ({time.monotonic() - started:.1f} s)")
+
+
+def _follows_interrupt(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _bar(title: str, total: int, unit: str) -> Any:
