@@ -6,16 +6,18 @@ another model, or a run that was interrupted later, does not build it again.
 
 import hashlib
 import importlib.util
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from bundler import conda, guard, layout, pack, packplan, relocate
 from bundler.workshop import Workshop
 from manifests import bundle, canonical, tree
-from manifests.console import Console
-from manifests.digests import hash_file
+from manifests.console import Console, Progress
+from manifests.digests import HashingWriter, hash_file, sha256, xxh3
 from manifests.errors import IntegrityError, from_oserror
 from manifests.lock import CondaPackage, Wheel
 from manifests.records import from_data, to_data
@@ -49,19 +51,13 @@ class Packed:
     entries: tuple[tree.Entry, ...]
     path: Path
 
-    def forget_if_altered(self) -> bool:
-        """Remove it from the cache where its bytes changed, so that the next run builds it."""
-        altered = hash_file(self.path) != self.sha256
-        if altered:
-            shutil.rmtree(self.path.parent)
-        return altered
-
 
 @dataclass(frozen=True)
 class _Index:
     """What is kept beside a packed environment."""
 
     sha256: str
+    xxh3: str  # quick to compare before the archive is taken again; the sha256 is the proof
     size: int
     entries: tuple[tree.Entry, ...]
 
@@ -117,18 +113,29 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
         members = packplan.plan(prefix, exclude=contents.exclude, winning=contents.winning)
         archive = work / contents.member
         with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
-            entries = pack.write(
-                members,
-                archive,
-                compression=contents.compression,
-                progress=progress,
-            )
-            if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere
-                entries = tuple(replace(entry, rewrite=None) for entry in entries)
-            index = _Index(hash_file(archive), archive.stat().st_size, entries)
+            index = _pack(contents, members, archive, progress)
             (work / _INDEX).write_bytes(canonical.sealed(to_data(index)))
             _publish(work, folder)
-    return Packed(index.sha256, index.size, entries, folder / contents.member)
+    return Packed(index.sha256, index.size, index.entries, folder / contents.member)
+
+
+def _pack(
+    contents: Contents, members: Sequence[packplan.Member], archive: Path, progress: Progress
+) -> _Index:
+    proof, quick = sha256(), xxh3()
+    try:
+        with archive.open("xb") as handle:
+            out = HashingWriter(handle, proof, quick)
+            entries = pack.write(
+                members, cast(BinaryIO, out), compression=contents.compression, progress=progress
+            )
+            handle.flush()
+            os.fsync(handle.fileno())
+    except OSError as error:
+        raise from_oserror(error, "packing the environment") from error
+    if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is
+        entries = tuple(replace(entry, rewrite=None) for entry in entries)
+    return _Index(proof.hexdigest(), quick.hexdigest(), out.count, entries)
 
 
 def check(prefix: Path, scratch: Path) -> None:
@@ -174,10 +181,10 @@ def _files_of(package: str) -> list[Path]:
 def _recall(folder: Path, contents: Contents) -> Packed | None:
     try:
         index = from_data(_Index, canonical.unsealed((folder / _INDEX).read_bytes()))
-        same = (folder / contents.member).stat().st_size == index.size
+        path = folder / contents.member
+        same = path.stat().st_size == index.size and hash_file(path, xxh3) == index.xxh3
     except (OSError, ValueError, IntegrityError):
         return None
-    path = folder / contents.member
     return Packed(index.sha256, index.size, index.entries, path) if same else None
 
 

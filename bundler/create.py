@@ -13,7 +13,7 @@ from bundler.workshop import Workshop
 from manifests import FORMAT_VERSION, __version__, bundle
 from manifests.bundle import Manifest, Member, Needs, ServedModel
 from manifests.console import Console
-from manifests.errors import IntegrityError, UsageError
+from manifests.errors import UsageError
 from manifests.lock import COMPUTED, Lock
 from manifests.names import MEDIA_NAME, check_path
 from wheelhouse.fetch import Fetcher
@@ -98,13 +98,8 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
         },
     }
     media.check_new(folder, request.force)  # another run may have written it since
-    try:
-        with console.stage(f"write {folder.name}", size) as progress:
-            digest = media.write(folder, manifest, contents, progress, volume_size)
-    except IntegrityError as error:
-        if runtime.forget_if_altered() | serving.forget_if_altered():
-            error.mend = "run the same command again: what went bad in the cache is built anew"
-        raise
+    with console.stage(f"write {folder.name}", size) as progress:
+        digest = media.write(folder, manifest, contents, progress, volume_size)
     return Created(folder, manifest, digest, size)
 
 

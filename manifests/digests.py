@@ -92,24 +92,24 @@ def hash_file(path: str | os.PathLike[str], new: Callable[[], Hasher] = sha256) 
     return hasher.hexdigest()
 
 
-class HashingReader:
-    """A readable stream that hashes and counts what passes through it."""
+class HashingWriter:
+    """A writable stream that counts and hashes what passes through it, in one way or several."""
 
-    def __init__(self, raw: BinaryIO, hasher: Hasher | None = None) -> None:
+    def __init__(self, raw: BinaryIO, *hashers: Hasher) -> None:
         self._raw = raw
-        self._hasher = hasher or sha256()
+        self._hashers = hashers
         self.count = 0
 
-    def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes."""
-        data = self._raw.read(size)
-        self._hasher.update(data)
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write all of the bytes."""
+        for hasher in self._hashers:
+            hasher.update(data)
         self.count += len(data)
-        return data
+        return self._raw.write(data)
 
-    def hexdigest(self) -> str:
-        """Digest of the bytes read so far."""
-        return self._hasher.hexdigest()
+    def flush(self) -> None:
+        """Hand on what is buffered."""
+        self._raw.flush()
 
 
 class BackgroundHasher:
