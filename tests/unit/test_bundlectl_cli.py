@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundlectl import cli
+from bundlectl.arguments import command_first, parser
 from manifests.exitcodes import ExitCode
 
 WORDS = ["--prefix", "/x", "--json", "--quiet", "--port", "8001", "--thinking", "on"]
@@ -23,7 +24,7 @@ WORDS = ["--prefix", "/x", "--json", "--quiet", "--port", "8001", "--thinking", 
     ],
 )
 def test_the_command_comes_first(given_words, ordered):
-    assert cli._command_first(given_words) == ordered
+    assert command_first(given_words) == ordered
 
 
 words = st.lists(st.sampled_from([*WORDS, *cli._ACTIONS, "-x", "--", "", "é", "\udc80", "-1"]))
@@ -32,7 +33,7 @@ words = st.lists(st.sampled_from([*WORDS, *cli._ACTIONS, "-x", "--", "", "é", "
 @given(words=words)
 def test_any_words_parse_or_are_refused(words):
     try:
-        cli._parser().parse_args(cli._command_first(words))
+        parser().parse_args(command_first(words))
     except cli.BundleError as error:
         assert error.exit_code == ExitCode.USAGE
     except SystemExit as end:
