@@ -1,9 +1,12 @@
 """A cache whose files went bad: named or mended, never packed."""
 
+import pytest
+
 from manifests.exitcodes import ExitCode
 from tests.support.connected import damage, refused, rest_of
 
 
+@pytest.mark.e2e
 def test_objects_that_went_bad_are_fetched_again(bench, tmp_path):
     cache = bench.own_cache(tmp_path / "cache", packed=False)
     locked = bench.locked()

@@ -52,6 +52,7 @@ def test_modes_do_not_depend_on_the_umask(small_bundle, prefix, umask):
     assert stat.S_IMODE((prefix / "etc/serve.toml").stat().st_mode) == 0o644
 
 
+@pytest.mark.e2e
 @needs_root
 def test_two_accounts_from_one_read_only_medium(open_media, homes, tmp_path):
     with mounted(homes / "medium", "--bind", str(open_media)) as medium:

@@ -116,6 +116,7 @@ def test_a_half_written_journal_or_file_is_not_believed(victim, media, steps, tm
     assert audit(prefix).intact
 
 
+@pytest.mark.e2e
 def test_kills_of_the_real_thing_at_random_moments(small_bundle, tmp_path):
     """Of one installation, again and again, until a run is quick enough to end."""
     prefix, tmp = tmp_path / "host", tmp_path / "tmp"
