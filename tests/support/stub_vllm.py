@@ -10,6 +10,9 @@ import os
 import sys
 import time
 
+#: By thinking; the closed think block makes the prompt longer, as with the real template.
+PROMPT_TOKENS = {True: 20, False: 24}
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     thinking = True
@@ -30,7 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(500, {"error": "EngineDeadError"})
         thinking = body.get("chat_template_kwargs", {}).get("enable_thinking", self.thinking)
         message = {"content": None, "reasoning": "Hm."} if thinking else {"content": "Hi"}
-        usage = {"prompt_tokens": 20 if thinking else 24, "completion_tokens": 1}
+        usage = {"prompt_tokens": PROMPT_TOKENS[thinking], "completion_tokens": 1}
         choice = {"message": message, "finish_reason": "stop"}
         return self.reply(200, {"choices": [choice], "usage": usage})
 
