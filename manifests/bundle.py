@@ -93,15 +93,6 @@ class Manifest:
         """Where the model lies below an installation's prefix; shared by releases."""
         return f"models/{self.model.name}@{self.model.revision[:12]}"
 
-    def installed_length(self) -> int:
-        """Bytes of all installed files, not rounded to blocks."""
-        files = sum(entry.size for entry in (*self.environment, *self.runtime))
-        return files + sum(m.size for m in self.members if m.role in (MODEL, DOCUMENT))
-
-    def installed_count(self) -> int:
-        """Files, links and folders of an installation."""
-        return len(self.environment) + len(self.runtime) + len(self.members)
-
 
 def release_id(name: str, digest: str) -> str:
     """The folder of a release: readable, and different for every manifest."""
