@@ -43,7 +43,7 @@ def choose(request: Request, workshop: Workshop) -> Choice:
     check_version("--python", request.python, "3.11")
     check_version("--glibc", request.glibc, "2.31")
     gpus = gpu.parse(request.gpu)
-    chosen = stack.named(request.stack) if request.stack else stack.choose(gpus)
+    chosen = stack.named(request.stack) if request.stack != "auto" else stack.choose(gpus)
     if not set(gpus) <= set(chosen.gpus):
         raise UsageError(
             f"the stack {chosen.name} does not serve {', '.join(gpus)}",
@@ -143,7 +143,7 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
     """
     found = lock.load(path)
     asked = {
-        "--stack": (choice.stack.name if request.stack else found.stack, found.stack),
+        "--stack": (choice.stack.name if request.stack != "auto" else found.stack, found.stack),
         "--gpu": (",".join(choice.target.gpus), ",".join(found.target.gpus)),
         "--python": (request.python or found.target.python, found.target.python),
         "--glibc": (request.glibc or found.target.glibc, found.target.glibc),

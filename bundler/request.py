@@ -24,9 +24,14 @@ class Request:
     model: str
     output: Path
     channel: str
-    stack: str = ""
+    stack: str = "auto"
+    target: Path | None = None  # report of the isolated host
+    driver: str = ""
     python: str = ""
     glibc: str = ""
+    os_release: Path | None = None
+    with_flash_attn: bool = False
+    flash_attn_wheel: Path | None = None
     name: str = ""
     thinking: bool = True
     index_url: str | None = None

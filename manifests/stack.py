@@ -48,6 +48,44 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Cuda:
+    """What a stack asks of the NVIDIA driver; releases as `nvidia-smi` prints them, "525.60.13"."""
+
+    version: str  # toolkit that its libraries come from, "12.8"
+    driver: str  # lowest that runs its machine code (CUDA minor-version compatibility)
+    driver_for_ptx: str  # lowest that compiles its PTX, where a GPU finds nothing else
+
+
+@dataclass(frozen=True)
+class Component:
+    """Libraries with GPU code in one wheel, and the GPUs that they have code for."""
+
+    wheel: str  # normalised name, "vllm"
+    libraries: tuple[str, ...]  # glob patterns of paths in the wheel
+    gpus: tuple[str, ...]  # compute capabilities served by machine code, "sm_86"
+    needed: bool = True  # False: a fast path; where it has no code, another part does the work
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler that the server would start on the isolated host, and why it need not."""
+
+    name: str  # "C compiler (Triton)"
+    when: str  # what makes it start
+    answer: str  # "supplied" or "avoided"
+    how: str
+
+
+@dataclass(frozen=True)
+class FlashAttention:
+    """The PyPI package flash-attn beside this stack."""
+
+    version: str
+    needed: bool  # False: the serving path has its own
+    reason: str
+
+
+@dataclass(frozen=True)
 class Stack:
     """A tested combination. Every figure's source stands in a comment of its TOML file."""
 
@@ -64,6 +102,12 @@ class Stack:
     runtime: tuple[str, ...]  # requirements of the bundle's own small runtime
     server: Server
     flavours: tuple[Flavour, ...]
+    cuda: Cuda | None = None  # None: needs no GPU
+    components: tuple[Component, ...] = ()
+    compilers: tuple[Compiler, ...] = ()
+    flash_attention: FlashAttention | None = None
+    families: tuple[str, ...] = ()  # model families known to serve, "Qwen3.5"
+    conflicts: tuple[str, ...] = ()  # known ones, a sentence each
 
 
 @cache

@@ -1,0 +1,66 @@
+"""`bundle create`: make a bundle."""
+
+from pathlib import Path
+
+import click
+
+from bundler import create as creating
+from bundler.options import EPILOG, Settings, request, thinking_switch, voice
+from bundler.plan import plan
+from bundler.request import Request
+from bundler.workshop import Workshop
+from manifests.console import Console, size
+from manifests.errors import UsageError
+from manifests.volumes import parse_size
+
+
+@click.command(name="create", cls=Settings, epilog=EPILOG)
+@request
+@click.option("--output", type=Path, default=Path(), help="Folder that receives the bundle.")
+@click.option("--name", default="", help="Name of the bundle's folder.")
+@click.option(
+    "--thinking",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    callback=thinking_switch,
+    show_default=True,
+    help="Whether the model thinks where a request does not say.",
+)
+@click.option("--lock", type=Path, help="Follow this lock (see `bundle lock`).")
+@click.option(
+    "--volume-size", default="", help="Split the archive: fat32, dvd, bd, or a size such as 4000M."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
+@click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
+@voice
+def command(
+    request: Request, workshop: Workshop, console: Console, dry_run: bool, volume_size: str
+) -> None:
+    """Make a bundle: lock, fetch, build, pack, write."""
+    most = parse_size(volume_size) if volume_size else 0
+    draft = creating.draft(request, workshop)
+    if dry_run:
+        answer = plan(draft)
+        console.result(answer.as_record(), answer.text())
+        return
+    if request.lock is not None and not request.lock.exists():
+        raise UsageError(f"{request.lock}: no such lock", mend="make it with `bundle lock`")
+    locked = creating.lock(draft, console)
+    made = creating.create(draft, locked, console, most)
+    record = {
+        "bundle": str(made.folder),
+        "manifest_sha256": made.digest,
+        "size": made.size,
+        "flavour": made.manifest.flavour,
+        "unpublished": list(made.manifest.unpublished),
+    }
+    for sentence in draft.sources.ignored:
+        console.say(f"note: {sentence}")
+    notes = [f"note: {note}" for note in made.manifest.unpublished]
+    lines = [
+        *notes,
+        f"{made.folder}: {size(made.size)}, {made.manifest.stack} ({made.manifest.flavour})",
+        f"manifest sha256: {made.digest}",
+        f"on the isolated host: sh {made.folder.name}/install.sh",
+    ]
+    console.result(record, "\n".join(lines))
