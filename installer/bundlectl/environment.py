@@ -105,7 +105,8 @@ def server_environment(
 ) -> dict[str, str]:
     """All variables of the server's process.
 
-    `environment` is the release's conda environment, `stack` what the tested combination sets.
+    `environment` is the release's conda environment, `stack` what the tested combination sets, in
+    which `{environment}` stands for that folder.
     Raises UsageError where serve.toml sets a variable that is not its to set.
     """
     _check(config)
@@ -113,7 +114,9 @@ def server_environment(
     variables = {name: value for name, value in inherited.items() if _INHERITED.fullmatch(name)}
     variables |= _FIXED
     variables |= {name: str(layout.cache / folder) for name, folder in _FOLDERS.items()}
-    variables |= stack
+    variables |= {
+        name: value.replace("{environment}", str(environment)) for name, value in stack.items()
+    }
     variables |= config.environment
     variables |= {
         "PATH": ":".join((str(environment / "bin"), *_SYSTEM_PATH)),

@@ -116,6 +116,12 @@ def test_stack_then_administrator_then_what_must_hold(layout):
     assert found["LD_LIBRARY_PATH"].endswith("/server-libs")
 
 
+def test_a_stack_may_name_programs_of_the_environment(layout):
+    found = variables(layout, stack={"CC": "{environment}/bin/vllm-bundle-cc", "A": "{b}"})
+    assert found["CC"] == str(layout.environment("r1") / "bin/vllm-bundle-cc")
+    assert found["A"] == "{b}"
+
+
 @pytest.mark.parametrize(
     "name",
     [
