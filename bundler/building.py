@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from bundler import conda, guard, layout, pack, packplan, relocate
 from bundler.workshop import Workshop
@@ -19,13 +19,20 @@ from manifests import bundle, canonical, tree
 from manifests.console import Console, Progress
 from manifests.digests import HashingWriter, hash_file, sha256, xxh3
 from manifests.errors import IntegrityError, from_oserror
+from manifests.kernels import Inventory
 from manifests.lock import CondaPackage, Wheel
 from manifests.records import from_data, to_data
-from wheelhouse import install
+from wheelhouse import elf, install, kernels
+from wheelhouse.elf import ElfInventory
 
-_INDEX = "entries.json"
+T = TypeVar("T")
+
+#: What is kept beside a packed environment, each a sealed document.
+_INDEX, KERNELS, ELF = "entries.json", "kernels.json", "elf.json"
 #: Whose code decides the packed bytes.
 _MAKERS = (conda, install, pack, packplan, relocate, layout)
+#: Packages whose code decides what is kept beside them.
+_READERS = ("wheelhouse.kernels", "wheelhouse.elf")
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Packed:
     size: int
     entries: tuple[tree.Entry, ...]
     path: Path
+    kernels: Inventory  # for whichever GPU is asked about
+    elf: ElfInventory
 
 
 @dataclass(frozen=True)
@@ -94,8 +103,8 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
 
     Raises IntegrityError where the guard finds something, FilesystemError where space runs out.
     """
-    folder = workshop.packed / _key(contents)
-    known = _recall(folder, contents)
+    place = folder(contents, workshop)
+    known = _recall(place, contents)
     if known is not None:
         console.say(f"  {contents.title}: built before")
         return known
@@ -110,13 +119,23 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
                 pack.stage_runtime(prefix)
             check(prefix, scratch)
         work = _made(scratch / "packed")
+        with console.stage(f"read the libraries of the {contents.title}"):
+            inventory, binaries = kernels.scan(prefix), elf.scan(prefix)
         members = packplan.plan(prefix, exclude=contents.exclude, winning=contents.winning)
         archive = work / contents.member
         with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
             index = _pack(contents, members, archive, progress)
-            (work / _INDEX).write_bytes(canonical.sealed(to_data(index)))
-            _publish(work, folder)
-    return Packed(index.sha256, index.size, index.entries, folder / contents.member)
+            kept = {_INDEX: index, KERNELS: inventory, ELF: binaries}
+            for name, record in kept.items():
+                (work / name).write_bytes(canonical.sealed(to_data(record)))
+            _publish(work, place)
+    path = place / contents.member
+    return Packed(index.sha256, index.size, index.entries, path, inventory, binaries)
+
+
+def folder(contents: Contents, workshop: Workshop) -> Path:
+    """Where a packed environment is kept, if it was ever built."""
+    return workshop.packed / _key(contents)
 
 
 def _pack(
@@ -156,6 +175,7 @@ def check(prefix: Path, scratch: Path) -> None:
 def _key(contents: Contents) -> str:
     """The digest of everything that decides the packed bytes."""
     code = [Path(str(module.__file__)) for module in _MAKERS]
+    code += [path for name in _READERS for path in _files_of(name)]
     if contents.ours:
         code += [path for name in pack.OURS for path in _files_of(name)]
     question = {
@@ -178,21 +198,33 @@ def _files_of(package: str) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".sh"))
 
 
-def _recall(folder: Path, contents: Contents) -> Packed | None:
+def _recall(place: Path, contents: Contents) -> Packed | None:
     try:
-        index = from_data(_Index, canonical.unsealed((folder / _INDEX).read_bytes()))
-        path = folder / contents.member
+        index = recall(place / _INDEX, _Index)
+        inventory = recall(place / KERNELS, Inventory)
+        binaries = recall(place / ELF, ElfInventory)
+        path = place / contents.member
         same = path.stat().st_size == index.size and hash_file(path, xxh3) == index.xxh3
     except (OSError, ValueError, IntegrityError):
         return None
-    return Packed(index.sha256, index.size, index.entries, path) if same else None
+    if not same:
+        return None
+    return Packed(index.sha256, index.size, index.entries, path, inventory, binaries)
 
 
-def _publish(work: Path, folder: Path) -> None:
+def recall(path: Path, kind: type[T]) -> T:
+    """A document from beside a packed environment.
+
+    Raises OSError, ValueError or IntegrityError where it is not there or went bad.
+    """
+    return from_data(kind, canonical.unsealed(path.read_bytes()), path.name)
+
+
+def _publish(work: Path, place: Path) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        work.rename(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        work.rename(place)
     except OSError as error:
         raise from_oserror(error, "keeping the packed environment") from error
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bundler import building, conda, media
+from bundler import building, conda, gates, media
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
 from bundler.models import Snapshot, stream
 from bundler.request import Request
 from bundler.workshop import Workshop
 from manifests import FORMAT_VERSION, __version__, bundle
 from manifests.bundle import Manifest, Member, Needs, ServedModel
+from manifests.choice import driver_needed
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.lock import COMPUTED, Lock
@@ -29,6 +30,7 @@ class Created:
     manifest: Manifest
     digest: str  # the manifest's sha256
     size: int  # bytes on the media
+    notes: tuple[str, ...]  # of the gates: what is good to know and stops nothing
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
     runtime = building.build(
         building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, console
     )
+    passed = gates.check(serving, runtime, choice.stack, locked.target)
     locked = replace(locked, model=snapshot.model)
-    manifest = describe(name, request, choice, locked, snapshot, serving, runtime)
+    manifest = describe(name, request, choice, locked, snapshot, serving, runtime, passed)
     size = manifest.archive_length(len(manifest.dump()))
     media.check_output(request.output, size)
     contents: dict[str, media.Opener] = {
@@ -100,7 +103,7 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
     media.check_new(folder, request.force)  # another run may have written it since
     with console.stage(f"write {folder.name}", size) as progress:
         digest = media.write(folder, manifest, contents, progress, volume_size)
-    return Created(folder, manifest, digest, size)
+    return Created(folder, manifest, digest, size, passed.notes)
 
 
 def _fetch(draft: Draft, locked: Lock, console: Console) -> Snapshot:
@@ -138,6 +141,7 @@ def describe(
     snapshot: Snapshot,
     serving: building.Packed,
     runtime: building.Packed,
+    passed: gates.Passed,
 ) -> Manifest:
     """The manifest of what is about to be written."""
     papers = locked.dump()
@@ -165,6 +169,8 @@ def describe(
             glibc=max(locked.target.glibc, stack.glibc, key=_numbers),
             cpu_flags=stack.cpu_flags,
             memory=stack.server.memory + snapshot.checkpoint.weight_bytes,
+            gpus=passed.gpus,
+            driver=driver_needed(stack, locked.target.gpus),
         ),
         model=ServedModel(
             locked.model.name, locked.model.source, locked.model.revision, locked.model.licence

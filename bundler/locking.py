@@ -5,14 +5,16 @@ import re
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundler import conda, hostchannel
 from bundler.models import ModelSource, resolve
-from bundler.request import Request, check_version
+from bundler.request import Request
+from bundler.target import check_processor, describe
 from bundler.workshop import Workshop
-from manifests import gpu, lock, stack
+from manifests import choice as stack_choice
+from manifests import lock, stack
 from manifests.checkpoint import Rules
 from manifests.console import Console
 from manifests.errors import TargetError, UsageError, from_oserror
@@ -21,6 +23,7 @@ from manifests.stack import Stack
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
 from wheelhouse.sources import Sources
+from wheelhouse.upgrade import AFRESH, Upgrade
 
 #: At most 33 bits: eleven octal digits are all that a tar header has.
 _EPOCH = re.compile(r"[0-9]{1,9}|[1-7][0-9]{9}")
@@ -33,6 +36,7 @@ class Choice:
     target: Target
     stack: Stack
     model: ModelSource
+    notes: tuple[str, ...] = ()  # what was assumed of the target, a sentence each
 
 
 def choose(request: Request, workshop: Workshop) -> Choice:
@@ -40,17 +44,18 @@ def choose(request: Request, workshop: Workshop) -> Choice:
 
     Raises UsageError or TargetError for a request that can't be fulfilled.
     """
-    check_version("--python", request.python, "3.11")
-    check_version("--glibc", request.glibc, "2.31")
-    gpus = gpu.parse(request.gpu)
-    chosen = stack.named(request.stack) if request.stack != "auto" else stack.choose(gpus)
-    if not set(gpus) <= set(chosen.gpus):
+    described = describe(request)
+    asked = described.target
+    chosen = (
+        stack.named(request.stack) if request.stack != "auto" else stack_choice.choose(asked).stack
+    )
+    if not set(asked.gpus) <= set(chosen.gpus):
         raise UsageError(
-            f"the stack {chosen.name} does not serve {', '.join(gpus)}",
+            f"the stack {chosen.name} does not serve {', '.join(asked.gpus)}",
             mend=f"it serves {', '.join(chosen.gpus)}; leave --stack away to have one chosen",
         )
     host = request.channel == conda.HOST
-    python = request.python or (_running_python() if host else chosen.python[0])
+    python = asked.python or (_running_python() if host else chosen.python[0])
     if python not in chosen.python or (host and python != _running_python()):
         raise UsageError(
             f"Python {python} does not go with the stack {chosen.name}"
@@ -61,12 +66,19 @@ def choose(request: Request, workshop: Workshop) -> Choice:
             if host
             else f"choose --python {chosen.python[0]}",
         )
-    glibc = request.glibc or (hostchannel.host_glibc() if host else chosen.glibc)
+    glibc = asked.glibc or (hostchannel.host_glibc() if host else chosen.glibc)
     if _numbers(glibc) < _numbers(chosen.glibc):
         raise TargetError(
             f"the target has glibc {glibc}, the stack {chosen.name} needs {chosen.glibc}",
             mend="use a newer distribution there, or another --stack",
         )
+    if reasons := stack_choice.judge(chosen, asked).reasons:
+        raise TargetError(
+            f"the stack {chosen.name} does not fit {stack_choice.described(asked)}",
+            findings=[f"it {reason}" for reason in reasons],
+            mend="leave --stack away to have one chosen, or mend what is lacking on the target",
+        )
+    check_processor(described, chosen)
     source = resolve(
         request.model,
         workshop.store,
@@ -74,17 +86,27 @@ def choose(request: Request, workshop: Workshop) -> Choice:
         endpoint=request.endpoint,
         offline=request.offline,
     )
-    return Choice(Target(gpus, glibc, python), chosen, source)
+    return Choice(replace(asked, glibc=glibc, python=python), chosen, source, described.notes)
 
 
 def make_lock(
-    request: Request, choice: Choice, sources: Sources, workshop: Workshop, console: Console
+    request: Request,
+    choice: Choice,
+    sources: Sources,
+    workshop: Workshop,
+    console: Console,
+    older: Lock | None = None,
+    upgrades: tuple[str, ...] = (),
 ) -> Lock:
     """Solve, resolve, and pin the model.
+
+    With an `older` lock only the wheels that `upgrades` names (requirements) change, and what they
+    require; conda packages, flavour and all other wheels stay.
 
     Raises SourceError, TargetError, UsageError, IntegrityError or FilesystemError.
     """
     created = epoch()
+    notes: list[str] = []
     # The model first: it is where most mistakes are, and the quickest to look at.
     with console.stage("look at the model", choice.model.reads()) as progress:
         model = choice.model.lock(progress)
@@ -93,8 +115,12 @@ def make_lock(
     with workshop.scratch("lock") as scratch:
         with console.stage("solve the conda environment"):
             source = open_channel(request.channel, scratch)
-            packages = _solve(source, (python, *chosen.conda), target, workshop, request.offline)
-            runtime = _solve(source, (python,), target, workshop, request.offline)
+            if older is not None:
+                packages, runtime = older.conda, older.runtime_conda
+            else:
+                specs = (python, *chosen.conda)
+                packages = _solve(source, specs, target, workshop, request.offline)
+                runtime = _solve(source, (python,), target, workshop, request.offline)
         with console.stage("fetch the conda packages") as progress:
             fetcher = Fetcher(sources, workshop.store, offline=request.offline)
             conda.fetch({*packages, *runtime}, source, fetcher, progress)
@@ -103,13 +129,15 @@ def make_lock(
             conda.create(runtime, interpreter, workshop.store, scratch / "conda")
             flavour, wheels = lock_wheels(
                 chosen,
-                AUTO,
+                older.flavour if older is not None else AUTO,
                 python=interpreter / "bin/python",
                 target=target,
                 sources=sources,
                 store=workshop.store,
                 scratch=_made(scratch / "wheels"),
+                upgrade=Upgrade(older.wheels, upgrades) if older is not None else AFRESH,
                 offline=request.offline,
+                tell=notes.append,
             )
             runtime_wheels = lock_requirements(
                 chosen.runtime,
@@ -119,8 +147,12 @@ def make_lock(
                 sources=sources,
                 store=workshop.store,
                 scratch=_made(scratch / "runtime-wheels"),
+                upgrade=Upgrade(older.runtime_wheels, upgrades) if older is not None else AFRESH,
                 offline=request.offline,
+                tell=notes.append,
             )
+    for note in dict.fromkeys(notes):
+        console.say(f"note: {note}")
     return Lock(
         schema=lock.SCHEMA,
         created=created,

@@ -36,6 +36,8 @@ class Needs:
     glibc: str
     cpu_flags: tuple[str, ...]  # of /proc/cpuinfo; one of them is enough
     memory: int  # bytes of free memory for the server, weights included
+    gpus: tuple[str, ...] = ()  # compute capabilities that every needed library has code for
+    driver: str = ""  # lowest NVIDIA driver, "525.60.13"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ products are data, in `gpus.toml`.
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -27,7 +27,7 @@ CAPABILITIES = (
 #: What CUDA 12 has dropped or deprecated, and no vLLM wheel has code for.
 TOO_OLD = ("35", "37", "50", "52", "53", "60", "61", "62")
 _CAPABILITY = re.compile(r"(?:sm_?)?(\d{1,2})\.?(\d)", re.IGNORECASE | re.ASCII)
-_COUNT = re.compile(r"(\d{1,3})\s*x\s*(.+)", re.IGNORECASE | re.ASCII)
+_COUNT = re.compile(r"([1-9]\d{0,2})\s*x\s*(.+)", re.IGNORECASE | re.ASCII)
 _MEMORY = re.compile(r"\b(\d{1,3})\s*g(?:i?b)?\b", re.ASCII)
 #: Words of names that change neither capability nor memory: makers, brands, form factors.
 _NOISE = re.compile(
@@ -48,9 +48,14 @@ class Capability:
         return f"{self.major}.{self.minor}"
 
     @property
+    def number(self) -> str:
+        """Without the dot, "86"."""
+        return f"{self.major}{self.minor}"
+
+    @property
     def sm(self) -> str:
         """As nvcc writes it, "sm_86"."""
-        return f"sm_{self.major}{self.minor}"
+        return f"sm_{self.number}"
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,17 @@ def capability(text: str) -> Capability:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """What `--gpu` says, as capabilities by their number: "sm_86", or "cpu" alone.
+    """What `--gpu` says as capabilities, lowest first: "sm_86", or "cpu" alone.
 
     Raises as `products` does.
     """
-    found = {item.capability for item in products(text)}
-    return tuple(sorted(found, key=lambda name: () if name == CPU else capability(name).__hash_key()))
+    return capabilities(products(text))
+
+
+def capabilities(gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """The capabilities of GPUs, each once, lowest first; "cpu" where that is all there is."""
+    found = {item.capability for item in gpus}
+    return (CPU,) if found == {CPU} else tuple(sorted(found, key=capability))
 
 
 def products(text: str) -> tuple[Gpu, ...]:
@@ -112,9 +122,8 @@ def products(text: str) -> tuple[Gpu, ...]:
     TargetError for GPUs that no vLLM runs on.
     """
     found = tuple(_one(part.strip()) for part in text.split(","))
-    if len(found) > 1 and CPU in {item.capability for item in found}:
-        if all(item.capability == CPU for item in found):
-            return found[:1]
+    kinds = {item.capability for item in found}
+    if CPU in kinds and len(kinds) > 1:
         raise UsageError(
             f"--gpu {text}: cpu stands beside a GPU",
             why="one bundle holds one serving environment",
@@ -128,21 +137,100 @@ def product(name: str) -> Gpu:
 
     Raises UsageError naming the nearest, TargetError for one that is too old.
     """
-    found = _look_up(name)
-    if found is None:
+    text = _plain(name.partition(" MIG ")[0])
+    found = _index().get(_key(text))
+    if found is not None:
+        return _gpu(found, 0)
+    asked = _MEMORY.search(text)
+    found = _index().get(_key(_MEMORY.sub("", text)))
+    if found is None or asked is None:
         raise _unknown(name)
-    return found
+    if int(asked[1]) not in found.sizes:
+        raise UsageError(
+            f"{found.name} does not come with {asked[1]} GB",
+            mend=f"it comes with {_either(found.sizes)} GB; give a compute capability otherwise",
+        )
+    return _gpu(found, int(asked[1]))
 
 
 def _one(text: str) -> Gpu:
     if text.lower() == CPU:
         return Gpu(CPU, CPU)
-    if counted := _COUNT.fullmatch(text):
-        return replace(_one(counted[2]), count=int(counted[1]))
-    match = _CAPABILITY.fullmatch(text)
+    counted = _COUNT.fullmatch(text)
+    kind = counted[2] if counted else text
+    if kind.lower() == CPU:
+        raise _unknown(text)
+    match = _CAPABILITY.fullmatch(kind)
     number = f"{match[1]}{match[2]}" if match else ""
-    if number in CAPABILITIES:
-        return Gpu(f"sm_{number}", f"sm_{number}")
     if number in TOO_OLD:
-        raise _too_old(text, capability(text))
-    return product(text)
+        raise _too_old(kind, capability(kind))
+    known = number in CAPABILITIES
+    found = Gpu(f"sm_{number}", f"sm_{number}") if known else product(kind)
+    return replace(found, count=int(counted[1])) if counted else found
+
+
+def _gpu(found: _Product, asked: int) -> Gpu:
+    """A product with the memory that was asked for (GiB), or else its smallest."""
+    if found.capability.number in TOO_OLD:
+        raise _too_old(found.name, found.capability)
+    smallest = min(found.sizes, default=0)
+    note = ""
+    if len(found.sizes) > 1 and not asked:
+        note = (
+            f"{found.name} comes with {_either(found.sizes)} GB: {smallest} GB is assumed "
+            f"(--gpu {_key(_plain(found.name))}-{found.sizes[-1]}gb says otherwise)"
+        )
+    memory = (asked or smallest) * GIB
+    return Gpu(found.name, found.capability.sm, memory, arch=found.arch, note=note)
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def _key(plain: str) -> str:
+    return _NOISE.sub("", plain).replace(" ", "")
+
+
+@cache
+def table() -> tuple[_Product, ...]:
+    """Every product that is known, in the order of their capabilities."""
+    data = (resources.files("manifests") / "gpus.toml").read_text("utf-8")
+    return tuple(
+        _Product(name, capability(group.capability), sizes, group.arch)
+        for group in from_data(_Table, tomllib.loads(data), "gpus.toml").groups
+        for name, sizes in group.products.items()
+    )
+
+
+@cache
+def _index() -> dict[str, _Product]:
+    """Products by the letters and digits of their names; `4090` does for `RTX 4090`."""
+    full = {_key(_plain(item.name)): item for item in table()}
+    short = {key.removeprefix("rtx").removeprefix("gtx"): item for key, item in full.items()}
+    return short | full
+
+
+def _either(sizes: tuple[int, ...]) -> str:
+    return " or ".join(str(size) for size in sizes)
+
+
+def _too_old(name: str, which: Capability) -> TargetError:
+    return TargetError(
+        f"{name} has compute capability {which}, which is too old",
+        why="the oldest that any vLLM wheel has code for is 7.0 (Volta)",
+        mend="use a newer GPU, or --gpu cpu",
+    )
+
+
+def _unknown(text: str) -> UsageError:
+    known = [CPU, *(f"sm_{number}" for number in CAPABILITIES)]
+    names = [*known, *_index()]
+    near = difflib.get_close_matches(text.lower(), names, n=3)
+    near = near or difflib.get_close_matches(_key(_plain(text)), names, n=3)
+    return UsageError(
+        f"unknown GPU {text!r}",
+        mend=f"did you mean {' or '.join(near)}?"
+        if near
+        else f"choose from: {', '.join(known)}, or name a product, such as a10 or h200",
+    )

@@ -22,6 +22,8 @@ class Target:
     python: str  # "3.11"
     arch: str = "x86_64"
     driver: str = ""  # NVIDIA driver release, "535.104"; empty where there is none
+    gpu_memory: int = 0  # bytes of the smallest GPU; 0: not known
+    gpu_count: int = 0  # 0: not known
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,42 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """One text of a source that is replaced, everywhere in one file, before it is built."""
+
+    path: str  # below the source's top folder
+    old: str
+    new: str
+    reason: str
+    sha256: str  # of the patched file
+
+
+@dataclass(frozen=True)
+class Build:
+    """How one wheel is built from its published source; its Python and glibc are the target's.
+
+    The result is not pinned: compilers differ in their bytes. It is described by a `Wheel` whose
+    `derived` names the source.
+    """
+
+    name: str  # normalised (PEP 503)
+    version: str  # as published
+    label: str  # local version of the result (PEP 440), which says what it was built for
+    filename: str  # of the source archive
+    url: str  # as in `Wheel`
+    sha256: str
+    archs: tuple[str, ...]  # what its setup.py is asked for: "80" is sm_80
+    units: int  # translation units
+    torch: str  # version that it is compiled and linked against
+    cuda: str  # release of CUDA that this torch was built with, "12.8"
+    environment: tuple[Wheel, ...]  # torch, what it requires, and the build tools
+    toolkit: tuple[Wheel, ...] = ()  # compilers, for a machine that has none of that release
+    patches: tuple[Patch, ...] = ()
+    digest_from: str = PUBLISHED
+    size: int = 0  # bytes of the source archive; 0 where the source does not say
+
+
+@dataclass(frozen=True)
 class Lock:
     """The pinned content of one bundle."""
 
@@ -104,6 +142,7 @@ class Lock:
     wheels: tuple[Wheel, ...]
     runtime_wheels: tuple[Wheel, ...]
     model: Model
+    builds: tuple[Build, ...] = ()
 
     def dump(self) -> bytes:
         """The canonical bytes of the lock."""
@@ -148,8 +187,10 @@ def _check(lock: Lock) -> None:
     """Refuse names and digests that would lead out of the folders in which they are used."""
     names = [package.url.rpartition("/")[2] for package in (*lock.conda, *lock.runtime_conda)]
     names += [package.subdir for package in (*lock.conda, *lock.runtime_conda)]
-    wheels = (*lock.wheels, *lock.runtime_wheels)
+    wheels = [*lock.wheels, *lock.runtime_wheels]
+    wheels += [wheel for build in lock.builds for wheel in (*build.environment, *build.toolkit)]
     names += [wheel.filename for wheel in wheels]
+    names += [build.filename for build in lock.builds]
     names += [wheel.derived.origin for wheel in wheels if wheel.derived is not None]
     for name in names:
         if "/" in check_path(name):
@@ -158,6 +199,9 @@ def _check(lock: Lock) -> None:
     pinned += [wheel.sha256 for wheel in wheels]
     pinned += [wheel.derived.sha256 for wheel in wheels if wheel.derived is not None]
     pinned += [file.sha256 for file in lock.model.files if check_path(file.path) and file.sha256]
+    patches = [patch for build in lock.builds for patch in build.patches]
+    pinned += [patch.sha256 for patch in patches if check_path(patch.path)]
+    pinned += [build.sha256 for build in lock.builds]
     for digest in pinned:
         if not DIGEST.fullmatch(digest):
             raise IntegrityError(f"{digest!r} is not a sha256")

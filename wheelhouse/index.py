@@ -7,7 +7,7 @@ nor pip's report says in bearable time which digest the index itself published.
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from manifests.errors import SourceError
 from manifests.names import DIGEST, public_url
-from wheelhouse.sources import Sources, host, local_path
+from wheelhouse.sources import Sources, host, local_path, public_place
 
 _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, "
@@ -43,6 +43,7 @@ class Link:
     requires_python: str = ""
     uploaded: str = ""  # RFC 3339; empty where the source does not say
     yanked: bool = False
+    source: str = ""  # the configured place that offers it, without secrets
 
     @property
     def local(self) -> Path | None:
@@ -67,11 +68,11 @@ class Index:
         found = [
             link
             for place in self._sources.find_links
-            for link in self._page(place)
+            for link in self._page(place, place)
             if _project(link.filename) == name
         ]
         if self._sources.index_url:
-            found += self._page(self._project_page(name))
+            found += self._page(self._project_page(name), self._sources.index_url)
         return tuple(found)
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -89,16 +90,17 @@ class Index:
         # An index in a folder has no folder for a project that it lacks.
         return str(path / name / "index.html") if path else f"{index}/{name}/"
 
-    def _page(self, place: str) -> tuple[Link, ...]:
-        if place not in self._pages:
-            path = local_path(place)
+    def _page(self, address: str, place: str) -> tuple[Link, ...]:
+        if address not in self._pages:
+            path = local_path(address)
             links: Iterable[Link]
             if path and path.name == "index.html":
                 links = _local_page(path) if path.is_file() else ()
             else:
-                links = _folder(path) if path else self._fetched(place)
-            self._pages[place] = tuple(links)
-        return self._pages[place]
+                links = _folder(path) if path else self._fetched(address)
+            source = public_place(place)
+            self._pages[address] = tuple(replace(link, source=source) for link in links)
+        return self._pages[address]
 
     def _fetched(self, url: str) -> list[Link]:
         try:

@@ -10,7 +10,10 @@ from manifests.errors import FilesystemError, IntegrityError, SourceError
 from manifests.lock import Wheel
 from wheelhouse.resolve import requirements_text
 from wheelhouse.store import Store
+from wheelhouse.toolbox import pretend
 
+#: What fits was decided when the lock was made, by the target's glibc; the builder's may be older.
+_ANY_GLIBC = "2.99"
 _FLAGS = (
     "--no-index",
     "--require-hashes",
@@ -70,6 +73,9 @@ def check(prefix: Path, scratch: Path) -> tuple[str, ...]:
 
 def _pip(prefix: Path, *arguments: str, scratch: Path) -> subprocess.CompletedProcess[str]:
     """The builder's pip, at work on a prefix that has none; in English, without any settings."""
+    hooks = scratch / "hooks"
+    hooks.mkdir(parents=True, exist_ok=True)
+    pretend(hooks, _ANY_GLIBC)
     return subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--python", str(prefix / "bin/python")),
@@ -82,6 +88,7 @@ def _pip(prefix: Path, *arguments: str, scratch: Path) -> subprocess.CompletedPr
             "PIP_CONFIG_FILE": os.devnull,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONNOUSERSITE": "1",
+            "PYTHONPATH": str(hooks),
             "TMPDIR": str(scratch),
         },
         # Installed modes must not depend on who builds.

@@ -1,8 +1,10 @@
 """pip-compile, run for the target: from requirements to exact versions."""
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -26,6 +28,12 @@ _FLAGS = (
     "--allow-unsafe",
     "--resolver=backtracking",
 )
+#: How the user's network is reached; pip runs without any other variable of theirs.
+_NETWORK = (
+    *("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
+    *("NO_PROXY", "no_proxy"),
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
 
 
 class Unresolved(SourceError):
@@ -33,17 +41,28 @@ class Unresolved(SourceError):
 
 
 def compile_pins(
-    requirements: Sequence[str], toolbox: Toolbox, sources: Sources, date: str, scratch: Path
+    requirements: Sequence[str],
+    toolbox: Toolbox,
+    sources: Sources,
+    date: str,
+    scratch: Path,
+    *,
+    constraints: Sequence[str] = (),
+    kept: Mapping[str, Version] = MappingProxyType({}),
 ) -> dict[str, Version]:
     """Versions by normalised name, resolved by pip-tools under the target's interpreter.
 
-    Raises Unresolved with pip's essential lines.
+    `constraints` bind without requiring anything; `kept` are versions of an earlier run, which
+    stay wherever they can. Raises Unresolved with pip's essential lines.
     """
     wanted, pinned = scratch / "requirements.in", scratch / "requirements.txt"
-    wanted.write_text("".join(f"{line}\n" for line in requirements), "utf-8")
+    bounds = scratch / "constraints.txt"
+    wanted.write_text(_lines(requirements), "utf-8")
+    bounds.write_text(_lines(constraints), "utf-8")
+    pinned.write_text(_lines(f"{name}=={version}" for name, version in kept.items()), "utf-8")
     done = toolbox.run(
         *("-m", "piptools", "compile", str(wanted), "--output-file", str(pinned), *_FLAGS),
-        *("--cache-dir", str(scratch / "pip-tools")),
+        *("--constraint", str(bounds), "--cache-dir", str(scratch / "pip-tools")),
         environment=_settings(sources, date, scratch),
     )
     if done.returncode:
@@ -61,9 +80,16 @@ def compile_pins(
     return pins
 
 
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
     """Settings for pip as variables: a command line, where secrets would show, is public."""
+    netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     settings = {
+        **{name: os.environ[name] for name in _NETWORK if name in os.environ},
+        "NETRC": str(netrc.absolute()) if netrc.is_file() else "",
         "PIP_ONLY_BINARY": ":all:",
         "PIP_CACHE_DIR": str(scratch / "pip"),
         "PIP_FIND_LINKS": " ".join(map(_as_url, sources.find_links)),
@@ -75,7 +101,7 @@ def _settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
         "PIP_RETRIES": "3",
         **({"PIP_INDEX_URL": sources.index_url} if sources.index_url else {"PIP_NO_INDEX": "1"}),
     }
-    return {name: value for name, value in settings.items() if value}
+    return {name: value for name, value in settings.items() if value or name in _NETWORK}
 
 
 def _as_url(place: str) -> str:

@@ -54,7 +54,7 @@ def too_old(
     newer = [
         candidate
         for candidate in allowed
-        if _version(candidate) > _version(found)
+        if Version(_version(candidate).public) > _version(found)
         and not candidate.link.yanked
         and candidate.unfit.startswith(NEEDS_GLIBC)
     ]

@@ -5,24 +5,33 @@ that its source published are read from the source itself.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, SourceError, TargetError, from_oserror
 from manifests.lock import COMPUTED, PUBLISHED, Target, Wheel
+from wheelhouse import rivals
 from wheelhouse.fitness import Candidate, Judge, best
 from wheelhouse.index import Index, Link
 from wheelhouse.pins import Unresolved, compile_pins
 from wheelhouse.refusal import refusal, too_old
+from wheelhouse.rivals import Pin, Ruling
 from wheelhouse.sources import Sources
 from wheelhouse.toolbox import prepare
 
 #: pip's sentences that end in a requirement which it could not meet.
 _STUMBLED = re.compile(r"(?:that satisfies the requirement| depends on) ([^()]+?)(?: \(from .*)?$")
+
+Rule = Callable[[Pin, Sequence[Candidate], frozenset[Pin]], Ruling | None]
+Rulings = dict[Pin, Ruling]
 
 
 class Resolver:
@@ -41,6 +50,7 @@ class Resolver:
         self._index = Index(sources)
         self._date = date
         self._scratch = scratch
+        self.notes: list[str] = []  # what was passed over, and why
 
     def offers(self, requirement: str) -> bool:
         """Whether a source has a wheel for a requirement that fits the target.
@@ -50,25 +60,47 @@ class Resolver:
         wanted = Requirement(requirement)
         return best(self._judge.matching(self._index, wanted)) is not None
 
-    def pick(self, requirement: str) -> Wheel:
-        """The wheel that pip would take for a requirement, without what it requires.
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Read what the sources have of many projects at once.
 
-        Raises SourceError or TargetError where there is none.
+        Raises SourceError where a source can't be read.
         """
+        self._index.prefetch(names)
+
+    def pick(self, requirement: str) -> Wheel:
+        """The wheel to take for a requirement, without what it requires.
+
+        Raises SourceError or TargetError where there is none, IntegrityError where two sources
+        publish other bytes under its name.
+        """
+        return self._pick(requirement, self._judge)
+
+    def newest(self, requirement: str) -> Wheel:
+        """As `pick`, but whenever it was uploaded."""
+        return self._pick(requirement, replace(self._judge, date=""))
+
+    def _pick(self, requirement: str, judge: Judge) -> Wheel:
         wanted = Requirement(requirement)
-        candidates = self._judge.matching(self._index, wanted)
+        candidates = judge.matching(self._index, wanted)
         found = best(candidates)
         if found is None:
             raise self._refusal(wanted)
         return _wheel(found, candidates)
 
     def resolve(
-        self, requirements: Sequence[str], extra_links: Path | None = None
+        self,
+        requirements: Sequence[str],
+        extra_links: Path | None = None,
+        *,
+        constraints: Sequence[str] = (),
+        kept: Mapping[str, Version] = MappingProxyType({}),
     ) -> tuple[Wheel, ...]:
-        """The closure of the requirements, sorted by name.
+        """The closure of the requirements, sorted by name; `notes` tells what was passed over.
 
-        `extra_links` is a folder with more wheels. Raises SourceError or TargetError where there
-        is no closure, or where a release newer than the chosen one exists but has no fitting wheel.
+        `extra_links` is a folder with more wheels; `constraints` and `kept` are as for
+        `compile_pins`. Raises SourceError or TargetError where there is no closure, or where a
+        release newer than the chosen one exists but has no fitting wheel, UsageError where two
+        sources compete for a name.
         """
         if extra_links is not None:
             self._sources = self._sources.with_folder(extra_links)
@@ -77,14 +109,66 @@ class Resolver:
         self._index.prefetch({canonicalize_name(root.name) for root in roots})
         for root in roots:
             self._check(root)
-        try:
+
+        def compiled(more: Sequence[str]) -> dict[str, Version]:
             pins = compile_pins(
-                requirements, self._toolbox, self._sources, self._date, self._scratch
+                requirements,
+                self._toolbox,
+                self._sources,
+                self._date,
+                self._scratch,
+                constraints=(*constraints, *more),
+                kept=kept,
             )
+            self._index.prefetch(pins)
+            return pins
+
+        asked = rivals.named([*roots, *map(Requirement, constraints)])
+        try:
+            pins = self._settled(compiled, asked)
         except Unresolved as error:
             raise self._explained(error) from None
-        self._index.prefetch(pins)
         return tuple(self.pick(f"{name}==={pins[name]}") for name in sorted(pins))
+
+    def _settled(
+        self, compiled: Callable[[Sequence[str]], dict[str, Version]], asked: frozenset[Pin]
+    ) -> dict[str, Version]:
+        """Pins without the local builds and the strangers that nobody asked for."""
+        pins = compiled(())
+        bounds: list[str] = []
+        if builds := self._rulings(rivals.local_build, pins, asked):
+            # Where that fails, a requirement below the roots names the build.
+            with suppress(Unresolved):
+                pins = compiled(_constraints(builds))
+                bounds = _constraints(builds)
+                self.notes += [ruling.note for ruling in builds.values()]
+        while strangers := self._rulings(self._stranger, pins, asked):
+            bounds += _constraints(strangers)
+            try:
+                pins = compiled(bounds)
+            except Unresolved:
+                pin = next(iter(strangers))
+                offered = self._judge.candidates(self._index, pin[0])
+                raise rivals.confusion(pin, offered, self._sources.index) from None
+            self.notes += [ruling.note for ruling in strangers.values()]
+        return pins
+
+    def _stranger(
+        self, pin: Pin, offered: Sequence[Candidate], asked: frozenset[Pin]
+    ) -> Ruling | None:
+        return rivals.stranger(pin, offered, asked, self._sources.index)
+
+    def _rulings(self, rule: Rule, pins: Mapping[str, Version], asked: frozenset[Pin]) -> Rulings:
+        """What a rule says about pins; the many that come from the index alone are not judged."""
+        found = {}
+        for pin in pins.items():
+            sources = {link.source for link in self._index.files(pin[0])}
+            if pin[1].local is None and sources == {self._sources.index}:
+                continue
+            ruling = rule(pin, self._judge.candidates(self._index, pin[0]), asked)
+            if ruling is not None:
+                found[pin] = ruling
+        return found
 
     def _refusal(self, wanted: Requirement) -> SourceError | TargetError:
         everything = self._judge.candidates(self._index, wanted.name)
@@ -112,6 +196,10 @@ class Resolver:
             if best(self._judge.matching(self._index, wanted)) is None:
                 return self._refusal(wanted)
         return error
+
+
+def _constraints(rulings: Rulings) -> list[str]:
+    return [line for ruling in rulings.values() for line in ruling.constraints]
 
 
 def requirements_text(wheels: Sequence[Wheel]) -> str:

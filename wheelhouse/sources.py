@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import url2pathname
 
@@ -52,10 +53,15 @@ class Sources:
     timeout: float = 15.0  # seconds without a byte
     ignored: tuple[str, ...] = ()  # sentences for the plan
 
+    @property
+    def index(self) -> str:
+        """The index as it may be shown."""
+        return public_place(self.index_url)
+
     def public(self) -> tuple[str, ...]:
         """The places as they may be shown and kept."""
-        places = [self.index_url] if self.index_url else []
-        return tuple(public_place(place) for place in (*places, *self.find_links))
+        places = [self.index] if self.index_url else []
+        return (*places, *map(public_place, self.find_links))
 
     def with_folder(self, folder: Path) -> "Sources":
         """The same and one more folder, looked at first."""
@@ -73,7 +79,7 @@ class Sources:
 
     def session(self) -> requests.Session:
         """An HTTP session that follows these settings; ~/.netrc and *_proxy are honoured too."""
-        session = requests.Session()
+        session = _Session()
         session.headers["User-Agent"] = f"vllm-bundle (pip/{_pip_version})"
         # Ranges and digests are about the file's own bytes, not about a compressed transfer.
         session.headers["Accept-Encoding"] = "identity"
@@ -87,6 +93,22 @@ class Sources:
         if self.proxy:
             session.proxies = {"http": self.proxy, "https": self.proxy}
         return session
+
+
+class _Session(requests.Session):
+    """A session whose own proxy and certificates win over *_proxy and REQUESTS_CA_BUNDLE.
+
+    In requests the variables win; in pip, whose settings these are, they don't.
+    """
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:
+        """The settings of one request."""
+        if verify is None and isinstance(self.verify, str):
+            verify = self.verify
+        own = {**self.proxies, **(proxies or {})}
+        return super().merge_environment_settings(url, own, stream, verify, cert)
 
 
 def from_settings(

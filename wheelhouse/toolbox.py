@@ -2,20 +2,18 @@
 
 The tools are the distributions that the running builder uses, and no others: a scratch folder on
 PYTHONPATH has links to them. Beside them lies `_manylinux.py`, the hook of PEP 600 by which an
-interpreter says which manylinux wheels fit: so pip, pip-tools and packaging all see the target's
-glibc instead of the builder's (the lower of both: pip has no way to look beyond its own).
+interpreter says which manylinux wheels fit, so that pip, pip-tools and packaging all see the
+target's glibc instead of the builder's. The hook can only narrow: packaging counts its ladder down
+from the glibc that it finds by `os.confstr`, so `sitecustomize.py` has that name the target's.
 """
 
 import importlib.metadata
 import json
 import os
-import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.version import Version
 
 from manifests.errors import UsageError
 from manifests.lock import Target
@@ -29,7 +27,13 @@ _MANYLINUX = """\
 def manylinux_compatible(major, minor, arch):
     return (major, minor) <= ({glibc}) and arch == {arch!r}
 """
-_RUNG = re.compile(r"-manylinux_(\d+_\d+)_")
+_SITECUSTOMIZE = """\
+import os
+_asked = os.confstr
+def _confstr(name, /):
+    return {answer!r} if name == "CS_GNU_LIBC_VERSION" else _asked(name)
+os.confstr = _confstr
+"""
 _PLATFORM = """\
 import json, platform
 from packaging.tags import sys_tags
@@ -44,7 +48,7 @@ class Platform:
 
     python: str  # full version, "3.11.9"
     arch: str  # "x86_64"
-    limit: str  # whose glibc is the limit, as a clause: "the target has 2.28"
+    glibc: str  # "2.28"
     tags: tuple[str, ...]  # best first
 
 
@@ -104,16 +108,7 @@ class Toolbox:
                 f"{self.python} is Python {found['python']}, the target's is {self.target.python}"
             )
         tags = tuple(found["tags"])
-        return Platform(found["python"], self.target.arch, _limit(tags, self.target), tags)
-
-
-def _limit(tags: Sequence[str], target: Target) -> str:
-    """Tools never look beyond the glibc they run with, whatever the hook allows."""
-    ladder = [Version(match[1].replace("_", ".")) for tag in tags if (match := _RUNG.search(tag))]
-    highest = max(ladder, default=Version("0"))
-    if highest < Version(target.glibc):
-        return f"this builder has {highest} (the target's {target.glibc} does not help)"
-    return f"the target has {target.glibc}"
+        return Platform(found["python"], self.target.arch, self.target.glibc, tags)
 
 
 def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
@@ -132,9 +127,16 @@ def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
                     f"the builder's Python has no {name}",
                     mend="install vllm-bundle again: `pip install vllm-bundle` brings it",
                 ) from None
-    hook = _MANYLINUX.format(glibc=", ".join(target.glibc.split(".")), arch=target.arch)
-    (folder / "_manylinux.py").write_text(hook, "ascii")
+    pretend(folder, target.glibc, target.arch)
     return Toolbox(folder, python, target)
+
+
+def pretend(folder: Path, glibc: str, arch: str = "x86_64") -> None:
+    """Write the modules that have an interpreter, with `folder` on PYTHONPATH, name a glibc."""
+    hook = _MANYLINUX.format(glibc=", ".join(glibc.split(".")), arch=arch)
+    (folder / "_manylinux.py").write_text(hook, "ascii")
+    answer = _SITECUSTOMIZE.format(answer=f"glibc {glibc}")
+    (folder / "sitecustomize.py").write_text(answer, "ascii")
 
 
 def _link(distribution: importlib.metadata.Distribution, folder: Path) -> None:

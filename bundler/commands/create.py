@@ -6,7 +6,7 @@ import click
 
 from bundler import create as creating
 from bundler.options import EPILOG, Settings, request, thinking_switch, voice
-from bundler.plan import plan
+from bundler.plan import plan, render, without_download
 from bundler.request import Request
 from bundler.workshop import Workshop
 from manifests.console import Console, size
@@ -40,8 +40,8 @@ def command(
     most = parse_size(volume_size) if volume_size else 0
     draft = creating.draft(request, workshop)
     if dry_run:
-        answer = plan(draft)
-        console.result(answer.as_record(), answer.text())
+        answer = plan(draft, without_download(draft, console), volume_size=most, ask=False)
+        console.result(answer.as_record(), render(answer))
         return
     if request.lock is not None and not request.lock.exists():
         raise UsageError(f"{request.lock}: no such lock", mend="make it with `bundle lock`")

@@ -32,6 +32,7 @@ class Needs:
     host: str = "127.0.0.1"
     port: int = 0  # 0 where no server is to be started
     gpus: tuple[str, ...] = ("cpu",)
+    driver: str = ""  # lowest NVIDIA driver, "525.60.13"
     environment: str = ""  # folder of the conda environment below the prefix
     longest_path: str = ""  # below the prefix
     created: int = 0  # seconds since the epoch
@@ -193,6 +194,16 @@ def _gpu(needs: Needs, host: Host) -> Verdict:
     )
 
 
+def _driver(needs: Needs, host: Host) -> Verdict:
+    found = f"NVIDIA driver {host.driver}" if host.driver else "no NVIDIA driver is loaded"
+    return Verdict(
+        not needs.driver or _version(host.driver) >= _version(needs.driver),
+        found if needs.driver else "not needed",
+        f"NVIDIA driver {needs.driver} or newer" if needs.driver else "",
+        "install a newer driver, or create a bundle for this one (bundle stacks --driver)",
+    )
+
+
 def _clock(needs: Needs, host: Host) -> Verdict:
     def date(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -237,6 +248,7 @@ CHECKS = (
     Check("glibc", STOP, _glibc),
     Check("cpu", STOP, _cpu),
     Check("gpu", STOP, _gpu),
+    Check("driver", STOP, _driver),
     Check("memory", STOP, _memory),
     Check("disk", STOP, _disk, FilesystemError, can_be_ignored=False),
     Check("inodes", STOP, _inodes, FilesystemError, can_be_ignored=False),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ class Host:
     loopback: bool = True
     port_problem: str = ""  # why host:port can't be listened on
     gpu_devices: tuple[str, ...] = ()
+    driver: str = ""  # NVIDIA kernel module's release, "535.104.05"; empty where none is loaded
     umask: int = 0o022
     now: int = 0  # seconds since the epoch
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -66,6 +68,7 @@ def probe(prefix: Path, host: str = "127.0.0.1", port: int = 0) -> Host:
         loopback=_loopback(),
         port_problem=_port_problem(host, port) if port else "",
         gpu_devices=tuple(sorted(str(item) for item in Path("/dev").glob("nvidia*"))),
+        driver=driver_release(_text("/proc/driver/nvidia/version")),
         umask=_umask(),
         now=int(time.time()),
         environment=dict(os.environ),
@@ -126,6 +129,16 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
         if name.strip() in ("flags", "Features"):
             return frozenset(value.split())
     return frozenset()
+
+
+def driver_release(version: str) -> str:
+    """The release in /proc/driver/nvidia/version, whose first line ends after it in two spaces.
+
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 …", or, of the open
+    modules, "… NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build …".
+    """
+    found = re.search(r"^NVRM version:.*?\s(\d{3,4}(?:\.\d+)+)\s", version, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def meminfo(text: str) -> int:

@@ -147,6 +147,7 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
         memory=manifest.needs.memory,
         port=_port(layout, options),
         gpus=manifest.target.gpus,
+        driver=manifest.needs.driver,
         environment=f"{base}/{placement.ENVIRONMENT}",
         longest_path=max(entries, key=lambda path: len(os.fsencode(path))),
         created=manifest.created,

@@ -16,8 +16,8 @@ RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
     ("changes", "code", "words"),
     [
         ({"gpu": "sm_868"}, USAGE, ("unknown GPU 'sm_868'", "sm_86", "did you mean")),
-        ({"gpu": "sm_86", "stack": None}, TARGET, ("no stack of this release serves sm_86", "cpu")),
-        ({"gpu": None}, USAGE, ("--gpu", "see: bundle create --help")),
+        ({"gpu": "sm_70", "stack": None}, TARGET, ("no stack of this release fits sm_70", "vllm-")),
+        ({"gpu": None}, USAGE, ("the isolated host is not described", "--gpu", "--target")),
         ({"python": "3.9"}, USAGE, ("Python 3.9", "3.11 or 3.12 or 3.13", "choose --python 3.11")),
         ({"glibc": "2.5"}, TARGET, ("glibc 2.5", "needs 2.", "another --stack")),
         ({"channel": "conda-forge"}, USAGE, ("'conda-forge' is not a URL", "file:///", "host")),

@@ -107,6 +107,37 @@ def test_each_check_by_itself(host, name, level, needed):
 
 
 @pytest.mark.parametrize(
+    ("driver", "fits"),
+    [("525.60.13", True), ("535.54", True), ("1000.1", True), ("525.60.12", False), ("", False)],
+)
+def test_the_driver_is_compared_as_a_release(driver, fits):
+    needs = replace(NEEDS, driver="525.60.13")
+    assert bad(needs, replace(GOOD, driver=driver)) == ({} if fits else {"driver": "stop"})
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC\n"
+            "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
+            "535.104.05",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  "
+            "(dvs-builder@U22)  Sun Jul 27 06:54:38 UTC 2025\nGCC version:  13.3.0\n",
+            "580.65.06",
+        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82  Fri Nov\n", "470.82"),
+        ("GCC version:  gcc version 12.2.0\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_release_of_the_kernel_module(text, release):
+    assert hosts.driver_release(text) == release
+
+
+@pytest.mark.parametrize(
     "host",
     [
         file_system(inodes=-1),  # btrfs has no such limit
@@ -128,6 +159,7 @@ def test_what_is_fine(host):
         ({"longest_path": "x" * 256}, {"path-length": "stop"}),
         ({"longest_path": "x" * 255}, {}),
         ({"gpus": ("sm_90",)}, {"gpu": "stop"}),
+        ({"driver": "525.60.13"}, {"driver": "stop"}),
         ({"port": 0, "cpu_flags": (), "glibc": ""}, {}),
     ],
 )

@@ -39,7 +39,7 @@ def follow(tmp_path):
         locking.write_lock(found, path)
         asked = Request(gpu="cpu", model=model, output=Path(), channel="host")
         asked = dataclasses.replace(asked, **changes)
-        chosen = stack.named(asked.stack or found.stack)
+        chosen = stack.named(found.stack)
         source = resolve(model, Store(tmp_path))
         return follow_lock(asked, Choice(Target(("cpu",), "2.31", "3.11"), chosen, source), path)
 

@@ -1,0 +1,67 @@
+"""`bundle plan`: everything that can be said about a bundle before it is made."""
+
+from pathlib import Path
+
+import click
+
+from bundler import create as creating
+from bundler.options import EPILOG, Settings, request, thinking_switch, voice
+from bundler.plan import from_lock, page, plan, render
+from bundler.request import Request
+from bundler.workshop import Workshop
+from manifests.console import Console
+from manifests.errors import from_oserror
+from manifests.volumes import parse_size
+
+
+@click.command(name="plan", cls=Settings, epilog=EPILOG)
+@request
+@click.option("--output", type=Path, default=Path(), help="Folder that would receive the bundle.")
+@click.option("--name", default="", help="Name of the bundle's folder.")
+@click.option(
+    "--thinking",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    callback=thinking_switch,
+    show_default=True,
+    help="Whether the model thinks where a request does not say.",
+)
+@click.option("--lock", type=Path, help="Plan what this lock pins (see `bundle lock`).")
+@click.option(
+    "--volume-size", default="", help="Split the archive: fat32, dvd, bd, or a size such as 4000M."
+)
+@click.option("--html", type=Path, help="Write the plan as one page for a browser, too.")
+@voice
+def command(
+    request: Request, workshop: Workshop, console: Console, volume_size: str, html: Path | None
+) -> None:
+    """Say what would be made: packages, kernels, fit, disk, licences. Makes no bundle.
+
+    Fetches what resolving needs into the cache, as `bundle lock` does; `bundle create --dry-run`
+    says less and fetches nothing.
+    """
+    most = parse_size(volume_size) if volume_size else 0
+    draft = creating.draft(request, workshop)
+    locked = creating.lock(draft, console)
+    how = f"from {request.lock}" if request.lock is not None else "resolved for this target"
+    with console.stage("look at the licences") as progress:
+        made = plan(draft, from_lock(locked, how), volume_size=most, progress=progress)
+    if html is not None:
+        _write(html, page(made))
+        console.say(f"{html}: the plan as a page")
+    console.result(made.as_record(), render(made))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a page whole or not at all.
+
+    Raises FilesystemError.
+    """
+    growing = path.with_name(f".{path.name}.partial")
+    try:
+        growing.write_text(text, "utf-8")
+        growing.replace(path)
+    except OSError as error:
+        raise from_oserror(error, "writing the page", path) from None
+    finally:
+        growing.unlink(missing_ok=True)

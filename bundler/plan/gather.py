@@ -1,0 +1,97 @@
+"""Put a plan together from what others say."""
+
+from collections.abc import Iterable
+
+from bundler import building
+from bundler.create import Draft
+from bundler.plan import disk, items, kernels, memory, reasons
+from bundler.plan.known import Known, lock_of
+from bundler.plan.licences import of_metadata, of_text
+from bundler.plan.model import Item, Need, Plan, Volumes
+from bundler.plan.papers import Papers, at_hand, inside
+from manifests import gpu
+from manifests.console import Progress, ignore_progress
+from manifests.lock import Lock
+from wheelhouse.sources import public_place
+
+#: What a run that may not ask anybody says at its end.
+PROMISE = "nothing was downloaded or written (--dry-run)"
+
+
+def plan(
+    draft: Draft,
+    known: Known,
+    *,
+    volume_size: int = 0,
+    ask: bool = True,
+    progress: Progress = ignore_progress,
+) -> Plan:
+    """Say what would be made of a request.
+
+    `volume_size` is the most bytes of a volume, 0 for one file. With `ask`, licences of wheels
+    that are not here are asked of the index, and `progress` hears of the bytes.
+    """
+    choice, request, workshop = draft.choice, draft.request, draft.workshop
+    locked = lock_of(known, draft)
+    on_gpu = choice.target.gpus != (gpu.CPU,)
+    serving, runtime = _packages(draft, locked, ask and not request.offline, progress)
+    environment = building.serving(locked.conda, locked.wheels, choice.stack.winning_libraries)
+    place = building.folder(environment, workshop)
+    media: Volumes | None = None
+    needs: tuple[Need, ...] = ()
+    if serving:
+        built = disk.built(environment, workshop, serving)
+        small = disk.built(
+            building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, runtime
+        )
+        media = disk.on_media(built, small, locked, volume_size)
+        needs = tuple(disk.needs(locked, workshop, built, small, media, gpu=on_gpu))
+    return Plan(
+        model=f"{known.model.name} from {known.model.source}, revision {known.model.revision[:12]}",
+        model_bytes=sum(file.size for file in known.model.files),
+        model_licence=of_text(known.model.licence),
+        target=choice.target,
+        gpu_asked=request.gpu,
+        stack=reasons.stack_part(draft),
+        channel=public_place(request.channel),
+        index=draft.sources.public(),
+        output=str(request.output),
+        resolution=known.how,
+        items=_sorted((*items.of_model(known.model), *serving, *runtime)),
+        kernels=kernels.of_target(choice.stack, choice.target, place),
+        fit=memory.judge(draft, known.model),
+        volumes=media,
+        disk=needs,
+        compilers=choice.stack.compilers,
+        flash_attention=reasons.flash_attention(draft, locked),
+        notes=(*choice.notes, *draft.sources.ignored, *choice.stack.conflicts),
+        promise="" if ask else PROMISE,
+    )
+
+
+def _packages(
+    draft: Draft, locked: Lock, ask: bool, progress: Progress
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """The serving environment's packages and the runtime's."""
+    sources, store = draft.sources, draft.workshop.store
+    wheels = (*locked.wheels, *locked.runtime_wheels)
+    here = at_hand(wheels, sources, store)
+    texts = {digest: inside(path) for digest, path in here.items()}
+    missing = [wheel for wheel in wheels if wheel.sha256 not in here]
+    texts |= Papers(sources, draft.workshop.root / "metadata", offline=not ask).of(
+        missing, progress
+    )
+    licences = {digest: of_metadata(text) for digest, text in texts.items()}
+    serving = (
+        *items.of_wheels(locked.wheels, licences, here),
+        *items.of_conda(locked.conda),
+    )
+    runtime = (
+        *items.of_wheels(locked.runtime_wheels, licences, here, items.RUNTIME),
+        *items.of_conda(locked.runtime_conda, items.RUNTIME),
+    )
+    return serving, runtime
+
+
+def _sorted(found: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(sorted(found, key=lambda item: (-item.size, item.name)))

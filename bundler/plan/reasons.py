@@ -1,0 +1,55 @@
+"""Why this stack and no other, and what happens about FlashAttention."""
+
+from bundler.create import Draft
+from bundler.plan.model import Other, StackPart
+from manifests import choice
+from manifests.lock import Lock
+
+
+def stack_part(draft: Draft) -> StackPart:
+    """The stack, why it was taken, and what speaks against each of the others."""
+    chosen, target = draft.choice.stack, draft.choice.target
+    said = choice.verdicts(target)
+    return StackPart(
+        name=chosen.name,
+        summary=chosen.summary,
+        reason=_reason(draft, said),
+        notes=choice.judge(chosen, target).notes,
+        others=tuple(
+            Other(verdict.stack, verdict.reasons or ("fits too",))
+            for verdict in said
+            if verdict.stack != chosen.name
+        ),
+        architectures=chosen.architectures,
+        flavours=tuple(
+            f"{flavour.name}: {flavour.summary}"
+            + (f" (where a source has {', '.join(flavour.needs)})" if flavour.needs else "")
+            for flavour in chosen.flavours
+        ),
+    )
+
+
+def _reason(draft: Draft, said: tuple[choice.Verdict, ...]) -> str:
+    if draft.request.stack != "auto":
+        return "asked for with --stack"
+    newest = next((verdict.stack for verdict in said if verdict.fits), "")
+    if newest == draft.choice.stack.name:
+        return "the newest that fits the target"
+    return "fits the target and runs on the oldest driver, as the target's is not known (--driver)"
+
+
+def flash_attention(draft: Draft, locked: Lock) -> str:
+    """Whether flash-attn is built, and why; empty where the stack has nothing to do with it."""
+    request, stack = draft.request, draft.choice.stack
+    if request.flash_attn_wheel is not None:
+        return f"your wheel {request.flash_attn_wheel.name} is inspected and taken"
+    for build in locked.builds:
+        archs = ", ".join(f"sm_{arch}" for arch in build.archs)
+        return f"{build.name} {build.version} is built here for {archs}, {build.units} units"
+    wanted = stack.flash_attention
+    if wanted is None:
+        return ""
+    if request.with_flash_attn or wanted.needed:
+        gpus = ", ".join(draft.choice.target.gpus)
+        return f"{wanted.version} is built for {gpus}: {wanted.reason}"
+    return f"not built: {wanted.reason} (--with-flash-attn asks for it)"

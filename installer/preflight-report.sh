@@ -1,0 +1,1 @@
+bundlectl/preflight-report.sh

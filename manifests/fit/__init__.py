@@ -1,0 +1,25 @@
+"""Does a model fit a GPU? Weights, cache and overhead from config.json and file sizes alone.
+
+Used on both sides: the plan before anything is downloaded, the preflight on the isolated host, and
+the server's defaults. `Shape.from_config` reads the model, `fit` answers.
+"""
+
+from manifests.fit.answer import Fit, Load, Room
+from manifests.fit.ask import fit, fit_cpu
+from manifests.fit.cache import CPU_BLOCK, GPU_BLOCK, Pages, pages
+from manifests.fit.memory import Settings
+from manifests.fit.shape import Shape
+
+__all__ = [
+    "CPU_BLOCK",
+    "GPU_BLOCK",
+    "Fit",
+    "Load",
+    "Pages",
+    "Room",
+    "Settings",
+    "Shape",
+    "fit",
+    "fit_cpu",
+    "pages",
+]

@@ -1,0 +1,248 @@
+"""Whether an environment's libraries load on the target: what stops a bundle, and what to know."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from manifests.errors import TargetError
+from wheelhouse.elf.floors import numbers, split
+from wheelhouse.elf.inventory import ElfFile, ElfInventory
+from wheelhouse.elf.libraries import Libraries, known
+from wheelhouse.elf.loader import Loader, Source, search_folders
+
+#: Kinds of findings, in the order of a report.
+GLIBC, VERSION, SYMBOL, MISSING, MIXED = "glibc", "version", "symbol", "missing", "mixed"
+OPTIONAL, TWICE, ORDER, SEARCH, OTHER = "optional", "twice", "order", "search", "other"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found, and the files that it concerns."""
+
+    kind: str
+    what: str  # a sentence without its files
+    paths: tuple[str, ...]
+
+    def text(self, most: int = 3) -> str:
+        """A line: the sentence and up to `most` files."""
+        more = f" and {len(self.paths) - most} more" if len(self.paths) > most else ""
+        return f"{self.what}: {', '.join(self.paths[:most])}{more}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found. Errors: a part of the server would not load on the target."""
+
+    errors: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+
+    def __add__(self, other: "Judgement") -> "Judgement":
+        """What both found."""
+        return Judgement(self.errors + other.errors, self.notes + other.notes)
+
+
+@dataclass
+class _Case:
+    """An environment under examination, and what was found so far."""
+
+    inventory: ElfInventory
+    libraries: Libraries
+    loader: Loader
+    glibc: str
+    winning: Sequence[str]
+    errors: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    notes: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    excused: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
+
+    def lacks(self, kind: str, file: ElfFile, lacking: str, what: str) -> None:
+        """A file does not get something: an error, unless it may go without."""
+        excuse = self.libraries.excuse(file.path, lacking)
+        if excuse:
+            self.excused[excuse].append((lacking, file.path))
+        else:
+            self.errors[kind, what].append(file.path)
+
+    def note(self, kind: str, what: str, path: str) -> None:
+        self.notes[kind, what].append(path)
+
+
+def judge(
+    inventory: ElfInventory,
+    *,
+    glibc: str = "",
+    winning: Sequence[str] = (),
+    libraries: Libraries | None = None,
+) -> Judgement:
+    """Examine a whole environment for a target.
+
+    `glibc` is the target's version, "2.31"; "" leaves it out. `winning` are the names of the
+    stack's libraries on LD_LIBRARY_PATH, which are looked for in `lib`. `libraries` replaces the
+    table of the program. Files that the table calls optional cause notes where others cause errors.
+    """
+    table = libraries or known()
+    loader = Loader(inventory, table, winning)
+    case = _Case(inventory, table, loader, glibc, winning)
+    for check in _CHECKS:
+        check(case)
+    for reason, cases in case.excused.items():
+        lacking = ", ".join(sorted({lacking for lacking, _ in cases}))
+        case.notes[OPTIONAL, f"{reason} (lacking: {lacking})"] += [path for _, path in cases]
+    return Judgement(_findings(case.errors), _findings(case.notes))
+
+
+def require(judgement: Judgement) -> None:
+    """Stop where a bundle would not work.
+
+    Raises TargetError with every error.
+    """
+    if judgement.errors:
+        raise TargetError(
+            f"the environment would not load on the target: {len(judgement.errors)} findings",
+            findings=[finding.text() for finding in judgement.errors],
+            mend="see them with `bundle elf`; choose a stack or wheels made for that target",
+        )
+
+
+def _findings(found: dict[tuple[str, str], list[str]]) -> tuple[Finding, ...]:
+    order = (GLIBC, VERSION, SYMBOL, MISSING, MIXED, OPTIONAL, TWICE, ORDER, SEARCH, OTHER)
+    made = [
+        Finding(kind, what, tuple(dict.fromkeys(paths))) for (kind, what), paths in found.items()
+    ]
+    return tuple(sorted(made, key=lambda finding: (order.index(finding.kind), finding.what)))
+
+
+def _glibc(case: _Case) -> None:
+    """Symbol versions that the target's glibc is too old for."""
+    if not case.glibc:
+        return
+    for file in case.inventory.files:
+        for version in file.wanted:
+            family, number = split(version, case.libraries.glibc) or ("", "")
+            if family == "GLIBC" and numbers(number) > numbers(case.glibc):
+                what = f"{version} is wanted, the target has glibc {case.glibc}"
+                case.lacks(GLIBC, file, version, what)
+            elif not family and version.startswith("GLIBC_ABI_"):
+                case.lacks(GLIBC, file, version, f"{version} is wanted, of an unknown glibc")
+
+
+def _versions(case: _Case) -> None:
+    """Symbol versions that the library of the environment which will be taken doesn't have."""
+    for file in case.inventory.files:
+        for need in file.versions:
+            offers = [f for f in case.loader.supply(file, need.library).files if f.defines]
+            for version in need.versions if offers else ():
+                if not any(version in offer.defines for offer in offers):
+                    what = f"{version} is wanted, {offers[0].path} does not have it"
+                    case.lacks(VERSION, file, version, what)
+
+
+def _supplies(case: _Case) -> None:
+    """Libraries that nothing supplies, or only something that was loaded before."""
+    for file in case.inventory.files:
+        for library in file.needed:
+            supply = case.loader.supply(file, library)
+            if supply.source is Source.NOTHING:
+                kin = case.loader.kin(library)
+                hint = f" (there is {', '.join(kin)})" if kin else ""
+                case.lacks(MISSING, file, library, f"{library} is supplied by nothing{hint}")
+            elif supply.source is Source.LOADED and supply.files[0].folder != file.folder:
+                where = supply.files[0].path
+                what = f"{library} is found only where {where} was loaded before"
+                case.note(ORDER, what, file.path)
+
+
+def _winners(case: _Case) -> None:
+    """Libraries that LD_LIBRARY_PATH should name, but that are not there under that name."""
+    for name in case.winning:
+        if name not in case.loader.folders.get("lib", ()):
+            what = "the library that must win over the host's is not there"
+            case.errors[MISSING, what].append(f"lib/{name}")
+
+
+def _generations(case: _Case) -> None:
+    """Two generations of a library that one process wants once."""
+    for rule in case.libraries.exclusive:
+        asked: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        there: dict[str, list[str]] = defaultdict(list)
+        for file in case.inventory.files:
+            for library in file.needed:
+                generation = rule.of(library)
+                if generation and not case.libraries.excuse(file.path, library):
+                    asked[generation][library].append(file.path)
+            if generation := rule.of(file.name):
+                there[generation].append(file.path)
+        if len(asked) > 1:
+            case.errors.update(_mixed(rule.what, asked))
+        elif len(there) > 1:
+            what = f"{_both(rule.what, there)} are there, but only one is asked for"
+            case.notes[MIXED, what] += chain.from_iterable(there.values())
+
+
+def _mixed(
+    what: str, asked: Mapping[str, Mapping[str, list[str]]]
+) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    for generation, libraries in sorted(asked.items()):
+        for library, paths in sorted(libraries.items()):
+            sentence = (
+                f"{_both(what, asked)} are mixed: {library}, of {what} {generation}, is wanted by"
+            )
+            yield (MIXED, sentence), paths
+
+
+def _both(what: str, generations: Iterable[str]) -> str:
+    return " and ".join(f"{what} {generation}" for generation in sorted(generations))
+
+
+def _twice(case: _Case) -> None:
+    """Libraries that lie in several folders, so that the order of loading decides."""
+    wanted = {library for file in case.inventory.files for library in file.needed}
+    places: dict[str, dict[str, ElfFile]] = defaultdict(dict)
+    for folder, names in case.loader.folders.items():
+        for name in names.keys() & wanted:
+            places[name][f"{folder}/{name}"] = names[name]
+    for name, found in places.items():
+        builds = {file.build_id or file.path for file in found.values()}
+        if len(builds) > 1:
+            what = f"{name} is there {len(builds)} times; what is loaded first counts"
+            case.notes[TWICE, what] += sorted(found)
+
+
+def _searches(case: _Case) -> None:
+    """Search paths that lead out of the environment, or that beat LD_LIBRARY_PATH."""
+    for file in case.inventory.files:
+        inside = len(list(search_folders(file)))
+        for entry in file.runpath if inside < len(file.runpath) else ():
+            if not entry:
+                case.note(SEARCH, "the working folder is searched for libraries by", file.path)
+            elif not entry.startswith("$"):
+                case.note(SEARCH, f"{entry}, outside the environment, is searched by", file.path)
+        if file.rpath and not set(case.winning).isdisjoint(file.needed):
+            for name in set(case.winning) & set(file.needed):
+                supply = case.loader.supply(file, name)
+                if supply.files and supply.files[0].folder != "lib":
+                    what = f"{supply.files[0].path} beats LD_LIBRARY_PATH, by the DT_RPATH of"
+                    case.note(SEARCH, what, file.path)
+
+
+def _others(case: _Case) -> None:
+    """Files that this kind of host can't load at all."""
+    machines = [file.machine for file in case.inventory.files]
+    usual = max(set(machines), key=machines.count) if machines else ""
+    for file in case.inventory.files:
+        if file.machine != usual:
+            case.note(OTHER, f"made for {file.machine}", file.path)
+    for broken in case.inventory.unreadable:
+        case.note(OTHER, broken.reason, broken.path)
+
+
+_CHECKS: tuple[Callable[[_Case], None], ...] = (
+    _glibc,
+    _versions,
+    _supplies,
+    _winners,
+    _generations,
+    _twice,
+    _searches,
+    _others,
+)
