@@ -28,7 +28,7 @@ from wheelhouse.elf import ElfInventory
 T = TypeVar("T")
 
 #: What is kept beside a packed environment, each a sealed document.
-_INDEX, KERNELS, ELF = "entries.json", "kernels.json", "elf.json"
+INDEX, KERNELS, ELF = "entries.json", "kernels.json", "elf.json"
 #: Whose code decides the packed bytes.
 _MAKERS = (conda, install, pack, packplan, relocate, layout)
 #: Packages whose code decides what is kept beside them.
@@ -62,7 +62,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class _Index:
+class Index:
     """What is kept beside a packed environment."""
 
     sha256: str
@@ -125,7 +125,7 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
         archive = work / contents.member
         with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
             index = _pack(contents, members, archive, progress)
-            kept = {_INDEX: index, KERNELS: inventory, ELF: binaries}
+            kept = {INDEX: index, KERNELS: inventory, ELF: binaries}
             for name, record in kept.items():
                 (work / name).write_bytes(canonical.sealed(to_data(record)))
             _publish(work, place)
@@ -140,7 +140,7 @@ def folder(contents: Contents, workshop: Workshop) -> Path:
 
 def _pack(
     contents: Contents, members: Sequence[packplan.Member], archive: Path, progress: Progress
-) -> _Index:
+) -> Index:
     proof, quick = sha256(), xxh3()
     try:
         with archive.open("xb") as handle:
@@ -154,7 +154,7 @@ def _pack(
         raise from_oserror(error, "packing the environment") from error
     if contents.ours:  # conda-unpack is never run on the runtime: it works anywhere as it is
         entries = tuple(replace(entry, rewrite=None) for entry in entries)
-    return _Index(proof.hexdigest(), quick.hexdigest(), out.count, entries)
+    return Index(proof.hexdigest(), quick.hexdigest(), out.count, entries)
 
 
 def check(prefix: Path, scratch: Path) -> None:
@@ -200,7 +200,7 @@ def _files_of(package: str) -> list[Path]:
 
 def _recall(place: Path, contents: Contents) -> Packed | None:
     try:
-        index = recall(place / _INDEX, _Index)
+        index = recall(place / INDEX, Index)
         inventory = recall(place / KERNELS, Inventory)
         binaries = recall(place / ELF, ElfInventory)
         path = place / contents.member

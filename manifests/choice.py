@@ -81,7 +81,7 @@ def judge(one: Stack, target: Target, architecture: str = "") -> Verdict:
         *_glibc(one, target.glibc),
         *_listed("Python", one.python, target.python),
         *_listed("machines of type", (one.arch,), target.arch),
-        *_listed("models of type", one.architectures, architecture),
+        *_model(one, architecture),
     ]
     return Verdict(one.name, tuple(reasons), tuple(_notes(one, target)) if not reasons else ())
 
@@ -152,6 +152,11 @@ def _glibc(one: Stack, has: str) -> Iterator[str]:
 def _listed(what: str, served: Sequence[str], asked: str) -> Iterator[str]:
     if asked and asked not in served:
         yield f"serves {what} {', '.join(served)}, not {asked}"
+
+
+def _model(one: Stack, architecture: str) -> Iterator[str]:
+    if architecture and architecture not in one.architectures:
+        yield f"does not serve models of the architecture {architecture}"
 
 
 def _notes(one: Stack, target: Target) -> Iterator[str]:

@@ -15,7 +15,7 @@ from wheelhouse.toolbox import Platform
 # https://peps.python.org/pep-0600/#legacy-manylinux-tags
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 #: How `Candidate.unfit` begins where the reason matters to others.
-NO_WHEEL, NEEDS_GLIBC = "is no wheel", "needs glibc"
+NO_WHEEL, NEEDS_GLIBC, TOO_LATE = "is no wheel", "needs glibc", "was uploaded on"
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,16 @@ class Judge:
         except (InvalidWheelFilename, InvalidVersion):
             return Candidate(link, None, 0, (), "has no valid wheel name")
         ranks = [self._order[str(tag)] for tag in tags if str(tag) in self._order]
-        unfit = self._too_late(link) or self._wrong_python(link)
+        unfit = self._wrong_python(link)
         if not ranks:
             unfit = unfit or self._wrong_tag(tags)
+        unfit = unfit or self._too_late(link)
         return Candidate(link, version, min(ranks, default=0), build, unfit)
 
     def _too_late(self, link: Link) -> str:
         # As pip's --uploaded-prior-to: folders are not concerned.
         if self.date and link.uploaded >= self.date and not link.local:
-            return f"was uploaded on {link.uploaded[:10]}, after the stack's date {self.date[:10]}"
+            return f"{TOO_LATE} {link.uploaded[:10]}, after the stack's date {self.date[:10]}"
         return ""
 
     def _wrong_python(self, link: Link) -> str:

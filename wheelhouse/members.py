@@ -30,7 +30,7 @@ ELF = b"\x7fELF"
 #: First bytes of a zip file, which a wheel is (PKWARE's APPNOTE 4.3.7).
 _ZIP = b"PK\x03\x04"
 #: Inflated files up to this size stay in memory; larger ones go through a nameless file.
-_IN_MEMORY = 256 << 20  # bytes
+_IN_MEMORY = 512 << 20  # bytes
 
 
 @dataclass(frozen=True)

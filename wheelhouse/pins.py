@@ -28,6 +28,9 @@ _FLAGS = (
     "--allow-unsafe",
     "--resolver=backtracking",
 )
+#: METADATA by ranges of a wheel, where the index does not offer it beside (PEP 658): otherwise pip
+#: would fetch gigabytes to resolve, and nobody would keep them.
+_FAST = {"PIP_USE_FEATURE": "fast-deps"}
 #: How the user's network is reached; pip runs without any other variable of theirs.
 _NETWORK = (
     *("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
@@ -60,15 +63,20 @@ def compile_pins(
     wanted.write_text(_lines(requirements), "utf-8")
     bounds.write_text(_lines(constraints), "utf-8")
     pinned.write_text(_lines(f"{name}=={version}" for name, version in kept.items()), "utf-8")
-    done = toolbox.run(
+    command = (
         *("-m", "piptools", "compile", str(wanted), "--output-file", str(pinned), *_FLAGS),
         *("--constraint", str(bounds), "--cache-dir", str(scratch / "pip-tools")),
-        environment=_settings(sources, date, scratch),
     )
+    settings = _settings(sources, date, scratch)
+    done = toolbox.run(*command, environment=settings | _FAST)
+    if done.returncode and not _said(done.stdout + done.stderr):
+        # No answer, but a server that refuses HEAD or answers ranges wrongly: without them.
+        done = toolbox.run(*command, environment=settings)
     if done.returncode:
+        output = done.stdout + done.stderr
         raise Unresolved(
             "pip-tools found no set of wheels for the requirements",
-            findings=_essence(done.stdout + done.stderr),
+            findings=_said(output) or tuple(output.strip().splitlines()[-1:]),
         )
     pins: dict[str, Version] = {}
     for line in pinned.read_text("utf-8").splitlines():
@@ -110,15 +118,17 @@ def _as_url(place: str) -> str:
     return path.absolute().as_uri() if path else place
 
 
+_LEVEL = re.compile(r"^(ERROR|WARNING): ")
 _VERSIONS = re.compile(r" \(from versions: .*\)$")
 #: How pip's own sentences about a failure begin or go on; the rest is log and traceback.
 _SAID = re.compile(
     r"Could not find |The user requested |.+ depends on |.* does not provide upload-time"
+    r"|The repository located at "
 )
 
 
-def _essence(output: str) -> tuple[str, ...]:
+def _said(output: str) -> tuple[str, ...]:
     """The sentences of pip's complaint, without log, traceback and the list of all versions."""
-    lines = (line.strip().removeprefix("ERROR: ") for line in output.splitlines())
+    lines = (_LEVEL.sub("", line.strip()) for line in output.splitlines())
     said = [_VERSIONS.sub("", line) for line in lines if _SAID.match(line)]
-    return tuple(dict.fromkeys(said))[:12] or tuple(output.strip().splitlines()[-1:])
+    return tuple(dict.fromkeys(said))[:12]

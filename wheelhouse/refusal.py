@@ -6,7 +6,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from manifests.errors import SourceError, TargetError
-from wheelhouse.fitness import NEEDS_GLIBC, NO_WHEEL, Candidate, best
+from wheelhouse.fitness import NEEDS_GLIBC, NO_WHEEL, TOO_LATE, Candidate, best
 
 
 def refusal(
@@ -36,10 +36,13 @@ def refusal(
             why="building it would run its code on this machine; only wheels are taken",
             mend=mend,
         )
+    late = [candidate for candidate in wheels if candidate.unfit.startswith(TOO_LATE)]
+    if late:
+        mend += f"; `bundle lock --upgrade-package {wanted.name}` takes later ones into a lock"
     glibc = [candidate for candidate in wheels if candidate.unfit.startswith(NEEDS_GLIBC)]
     return TargetError(
         f"{wanted}: no wheel fits the target",
-        findings=[f"{c.link.filename} {c.unfit}" for c in (glibc or wheels)[:6]],
+        findings=[f"{c.link.filename} {c.unfit}" for c in (late or glibc or wheels)[:6]],
         mend=mend,
     )
 

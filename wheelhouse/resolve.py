@@ -27,8 +27,11 @@ from wheelhouse.rivals import Pin, Ruling
 from wheelhouse.sources import Sources
 from wheelhouse.toolbox import prepare
 
-#: pip's sentences that end in a requirement which it could not meet.
-_STUMBLED = re.compile(r"(?:that satisfies the requirement| depends on) ([^()]+?)(?: \(from .*)?$")
+#: pip's sentences that end in a requirement which it could not meet, and who has it.
+_STUMBLED = re.compile(
+    r"(?:that satisfies the requirement |^(?P<app>\S+ \S+) depends on )(?P<needed>[^()]+?)"
+    r"(?: \(from (?P<parent>[^()]+)\))?$"
+)
 
 Rule = Callable[[Pin, Sequence[Candidate], frozenset[Pin]], Ruling | None]
 Rulings = dict[Pin, Ruling]
@@ -192,9 +195,13 @@ class Resolver:
             match = _STUMBLED.search(line)
             if match is None:
                 continue
-            wanted = Requirement(match[1].replace(" and ", ","))
+            wanted = Requirement(match["needed"].replace(" and ", ","))
             if best(self._judge.matching(self._index, wanted)) is None:
-                return self._refusal(wanted)
+                found = self._refusal(wanted)
+                parent = match["app"] or match["parent"]
+                if parent and not found.why:
+                    found.why = f"{parent} requires it"
+                return found
         return error
 
 

@@ -35,6 +35,9 @@ it: newer, specific (for exactly one other GPU), older, PTX too new (for the dri
 
 {EXIT_CODES}"""
 
+#: Errors that fit a screen below the table.
+_SHOWN = 10
+
 
 @click.command(name="kernels", epilog=_EPILOG)
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
@@ -60,11 +63,17 @@ def command(path: Path, gpu: str, driver: str, stack: str, console: Console) -> 
     errors = [str(finding) for finding in findings if finding.error]
     notes = [str(finding) for finding in findings if not finding.error]
     record = {**answer.as_record(), "errors": errors, "notes": notes}
-    lines = [coverage_text(answer), *(f"error: {sentence}" for sentence in errors)]
-    console.result(record, "\n".join(lines))
+    console.result(record, "\n".join([coverage_text(answer), *_told(errors)]))
     if notes:
         console.say(f"notes: {len(notes)}, about single files; --json lists them")
     return ExitCode.TARGET if errors else ExitCode.OK
+
+
+def _told(errors: list[str]) -> list[str]:
+    lines = [f"error: {sentence}" for sentence in errors[:_SHOWN]]
+    if len(errors) > _SHOWN:
+        lines.append(f"… and {len(errors) - _SHOWN} more errors; --json lists them")
+    return lines
 
 
 def _capabilities(text: str) -> tuple[str, ...]:

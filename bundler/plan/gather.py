@@ -7,7 +7,7 @@ from bundler.create import Draft
 from bundler.plan import disk, items, kernels, memory, reasons
 from bundler.plan.known import Known, lock_of
 from bundler.plan.licences import of_metadata, of_text
-from bundler.plan.model import Item, Need, Plan, Volumes
+from bundler.plan.model import RUNTIME, Item, Need, Plan, Volumes
 from bundler.plan.papers import Papers, at_hand, inside
 from manifests import gpu
 from manifests.console import Progress, ignore_progress
@@ -64,7 +64,7 @@ def plan(
         disk=needs,
         compilers=choice.stack.compilers,
         flash_attention=reasons.flash_attention(draft, locked),
-        notes=(*choice.notes, *draft.sources.ignored, *choice.stack.conflicts),
+        notes=(*choice.notes, *draft.sources.ignored),
         promise="" if ask else PROMISE,
     )
 
@@ -87,8 +87,8 @@ def _packages(
         *items.of_conda(locked.conda),
     )
     runtime = (
-        *items.of_wheels(locked.runtime_wheels, licences, here, items.RUNTIME),
-        *items.of_conda(locked.runtime_conda, items.RUNTIME),
+        *items.of_wheels(locked.runtime_wheels, licences, here, RUNTIME),
+        *items.of_conda(locked.runtime_conda, RUNTIME),
     )
     return serving, runtime
 

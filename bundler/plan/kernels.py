@@ -1,10 +1,11 @@
 """GPU code for the target: read from what was built before, otherwise what the stack promises."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from bundler import building
-from bundler.plan.model import Coverage, Kernels
+from bundler.plan.model import BAD, GAP, GOOD, Coverage, Kernels
 from manifests import gpu
 from manifests.errors import IntegrityError
 from manifests.kernels import Inventory, Row, absent, coverage, gate
@@ -35,12 +36,17 @@ def _promised(component: Component, gpus: tuple[str, ...]) -> Coverage:
         name: CODE if name in component.gpus else PTX if name in component.ptx else NONE
         for name in gpus
     }
-    good = NONE not in verdicts.values()
-    return Coverage(f"{component.name} ({component.wheel})", component.needed, verdicts, good)
+    gap = BAD if component.needed else GAP
+    return Coverage(
+        f"{component.name} ({component.wheel})",
+        verdicts,
+        gap if NONE in verdicts.values() else GOOD,
+        "" if component.needed else "fast path",
+    )
 
 
 def _measured(inventory: Inventory, stack: Stack, target: Target) -> Kernels:
-    """One row for each library; one that stops `create` is needed and not good."""
+    """One row for each library; one that stops `create` is BAD."""
     found = coverage(inventory, target.gpus, target.driver)
     judged = [*absent(found, stack.components), *gate(found, stack.components)]
     problems = tuple(item.sentence for item in judged if item.error)
@@ -48,12 +54,13 @@ def _measured(inventory: Inventory, stack: Stack, target: Target) -> Kernels:
     for row in found.rows:
         by_path.setdefault(row.path, []).append(row)
     libraries = tuple(
-        Coverage(
-            path,
-            needed=any(f"{path}: " in problem for problem in problems),
-            verdicts={row.gpu: row.cell() for row in rows},
-            good=all(row.worst.runs for row in rows),
-        )
+        Coverage(path, {row.gpu: row.cell() for row in rows}, _mood(path, rows, problems))
         for path, rows in by_path.items()
     )
     return Kernels("read from the libraries, which were built before", libraries, problems)
+
+
+def _mood(path: str, rows: Iterable[Row], problems: Iterable[str]) -> str:
+    if any(f"{path}: " in problem for problem in problems):
+        return BAD
+    return GOOD if all(row.worst.runs for row in rows) else GAP

@@ -9,6 +9,20 @@ from manifests.console import size
 from manifests.lock import Target
 from manifests.stack import Compiler
 
+#: Groups of items, in the order of their colours.
+GROUPS = WEIGHTS, CUDA, TORCH, VLLM, OTHERS, CONDA, RUNTIME = (
+    "weights",
+    "CUDA libraries",
+    "torch",
+    "vllm",
+    "other wheels",
+    "Python and conda",
+    "bundle's runtime",
+)
+#: What an item is.
+FILE, WHEEL, CONDA_PACKAGE = "file of the model", "wheel", "conda package"
+#: How GPU code stands: all there, something missing that others make up for, or fatal.
+GOOD, GAP, BAD = "good", "gap", "bad"
 #: Where bytes lie: on this machine, or on the isolated one.
 HERE, THERE = "connected", "isolated"
 
@@ -41,7 +55,8 @@ class Item:
     group: str
     size: int  # bytes as it is fetched; 0 where its source does not say
     installed: Amount
-    licence: Licence | None = None  # None: not known before the fetch
+    kind: str  # FILE, WHEEL or CONDA_PACKAGE
+    licence: Licence | None = None  # None: not known before the fetch; not read of conda packages
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ class StackPart:
     reason: str
     notes: tuple[str, ...]  # what is not known, or concerns some models only
     others: tuple[Other, ...]
+    conflicts: tuple[str, ...]  # known ones, which the stack's own pins avoid
     architectures: tuple[str, ...]
     flavours: tuple[str, ...]
 
@@ -70,9 +86,9 @@ class Coverage:
     """What one library has for each of the target's GPUs."""
 
     library: str
-    needed: bool  # False: where it has no code another part does the work
     verdicts: dict[str, str]  # GPU → "machine code", "none", …
-    good: bool
+    mood: str  # GOOD, GAP or BAD
+    remark: str = ""  # "fast path": where it has no code another part does the work
 
 
 @dataclass(frozen=True)
@@ -199,9 +215,6 @@ class Group:
     def size(self) -> int:
         """Bytes as fetched."""
         return sum(item.size for item in self.items)
-
-
-WEIGHTS = "weights"
 
 
 def groups(items: Iterable[Item]) -> list[Group]:

@@ -103,7 +103,11 @@ class Papers:
         url = self._sources.authorised(f"{wheel.url}.metadata")
         try:
             with self._session.get(url, stream=True, timeout=self._sources.timeout) as answer:
-                data = next(answer.iter_content(_LARGEST), b"") if answer.ok else b""
+                data = b""
+                for piece in answer.iter_content(1 << 16) if answer.ok else ():
+                    data += piece
+                    if len(data) > _LARGEST:
+                        return ""
         except (requests.RequestException, OSError):
             self._stop.set()
             return ""

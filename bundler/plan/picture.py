@@ -130,7 +130,8 @@ def _name(name: str, width: float, height: float) -> tuple[str, int]:
     fonts = [font for font in _FONTS if font * _LINE <= height]
     for font in fonts:
         # Large type is for large areas, not for short names.
-        if len(name) * font * _LETTER <= width and font * _LINE * 3 <= max(height, 3 * _FONTS[-1]):
+        suits = font == fonts[-1] or font * _LINE * 3 <= height
+        if suits and len(name) * font * _LETTER <= width:
             return name, font
     if not fonts:
         return "", 0

@@ -20,6 +20,7 @@ def stack_part(draft: Draft) -> StackPart:
             for verdict in said
             if verdict.stack != chosen.name
         ),
+        conflicts=chosen.conflicts,
         architectures=chosen.architectures,
         flavours=tuple(
             f"{flavour.name}: {flavour.summary}"

@@ -4,7 +4,17 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from bundler.plan.licences import UNKNOWN, Licence
-from bundler.plan.model import HERE, THERE, WEIGHTS, Amount, Plan, groups, total
+from bundler.plan.model import (
+    CONDA_PACKAGE,
+    HERE,
+    THERE,
+    WEIGHTS,
+    WHEEL,
+    Amount,
+    Plan,
+    groups,
+    total,
+)
 from manifests.console import size
 
 WIDTH = 100
@@ -62,10 +72,14 @@ def licences_text(plan: Plan) -> str:
 
 
 def unread_text(plan: Plan) -> str:
-    """How many licences are not known yet."""
-    unread = sum(1 for item in plan.packages if item.licence is None)
-    of = f"{unread} of {len(plan.packages)} packages"
-    return f"{of}: not known before the fetch" if unread else ""
+    """How many licences are not known, and why."""
+    unread = [item.kind for item in plan.packages if item.licence is None]
+    wheels = sum(1 for item in plan.packages if item.kind == WHEEL)
+    counts = {
+        f"of {wheels} wheels: not known before the fetch": unread.count(WHEEL),
+        "conda packages: stated in conda-meta/ once installed": unread.count(CONDA_PACKAGE),
+    }
+    return "; ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def model_licence_text(licence: Licence) -> str:
@@ -87,9 +101,7 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "", note
     for other in plan.stack.others:
         yield "not", f"{other.name}: {'; '.join(other.reasons)}"
-    yield "serves", ", ".join(plan.stack.architectures)
-    yield "channel", plan.channel
-    yield "wheels", ", ".join(plan.index)
+    yield "sources", f"conda packages: {plan.channel}; wheels: {', '.join(plan.index)}"
     if not plan.packages:
         for line in plan.stack.flavours:
             yield "flavour", line
@@ -142,7 +154,7 @@ def _kernels(plan: Plan) -> Iterator[tuple[str, str]]:
     alike: dict[str, list[str]] = {}
     for library in plan.kernels.libraries:
         verdicts = ", ".join(f"{gpu} {verdict}" for gpu, verdict in library.verdicts.items())
-        name = library.library if library.needed else f"{library.library} [fast path]"
+        name = library.library + (f" [{library.remark}]" if library.remark else "")
         alike.setdefault(verdicts, []).append(name)
     for verdicts, names in alike.items():
         yield "", f"{verdicts}: {_some(names, _LIBRARIES)}"

@@ -7,7 +7,8 @@ the server's defaults. `Shape.from_config` reads the model, `fit` answers.
 from manifests.fit.answer import Fit, Load, Room
 from manifests.fit.ask import fit, fit_cpu
 from manifests.fit.cache import CPU_BLOCK, GPU_BLOCK, Pages, pages
-from manifests.fit.memory import Settings
+from manifests.fit.flags import flags_of, settings_of
+from manifests.fit.memory import Settings, shown
 from manifests.fit.shape import Shape
 
 __all__ = [
@@ -21,5 +22,8 @@ __all__ = [
     "Shape",
     "fit",
     "fit_cpu",
+    "flags_of",
     "pages",
+    "settings_of",
+    "shown",
 ]

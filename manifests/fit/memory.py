@@ -18,6 +18,11 @@ class Settings:
     block: int = 0  # tokens in a block of the cache; 0: the default on a GPU
 
 
+def shown(product: str, sold: int) -> int:
+    """Bytes that nvidia-smi shows of a product that is sold with `sold` bytes; at most so many."""
+    return sold - sold // tables().ecc_part if product in tables().ecc_takes_memory else sold
+
+
 def usable(gpu_memory: int, utilization: int) -> int:
     """Bytes that the server takes of a GPU; `utilization` in per cent."""
     return (gpu_memory - tables().overhead.reserved) * utilization // 100
@@ -26,7 +31,7 @@ def usable(gpu_memory: int, utilization: int) -> int:
 def weights(shape: Shape, tensor_parallel: int, settings: Settings) -> int:
     """Bytes of weights on each GPU. What isn't split (norms, routers) is far below 1 %."""
     left_out = shape.vision.weights(shape.width) if shape.vision and settings.text_only else 0
-    return -(-(shape.weights - left_out) // tensor_parallel)
+    return -(-max(0, shape.weights - left_out) // tensor_parallel)
 
 
 def overhead(shape: Shape, gpu_memory: int, tensor_parallel: int, settings: Settings) -> int:

@@ -44,6 +44,8 @@ class Tables:
     """All that the file says."""
 
     architectures: tuple[str, ...]
+    ecc_takes_memory: tuple[str, ...]  # products, as manifests/gpus.toml names them
+    ecc_part: int  # one part in so many
     lengths: tuple[int, ...]  # tokens
     least_length: int  # tokens
     overhead: Overhead

@@ -121,9 +121,7 @@ class Coverage:
 def coverage(inventory: Inventory, gpus: Iterable[str], driver: str = "") -> Coverage:
     """Lay the compatibility rules over everything that was found."""
     wanted = tuple(gpus)
-    rows = tuple(
-        _row(file, gpu, driver) for file in inventory.with_code() for gpu in wanted
-    )
+    rows = tuple(_row(file, gpu, driver) for file in inventory.with_code() for gpu in wanted)
     return Coverage(wanted, driver, rows, inventory.makers())
 
 

@@ -75,6 +75,7 @@ def _some(paths: Sequence[str]) -> str:
 
 
 def _short(path: str) -> str:
+    path = path.rpartition("site-packages/")[2]
     return path if len(path) <= _WIDTH else f"…{path[-_WIDTH + 1 :]}"
 
 

@@ -64,7 +64,10 @@ def main() -> int:
         if compiler is None:
             raise toolkit.missing(build.cuda, said)
         print(
-            said, "and c++", toolkit.check_host_compiler(tables().toolkit(build.cuda)), flush=True
+            said,
+            "and c++",
+            toolkit.check_host_compiler(tables().toolkit(build.cuda), os.environ["PATH"]),
+            flush=True,
         )
         if not space.cuda.exists():
             toolkit.lay_out(space.cuda, compiler, Path(torch.__file__).parents[1])

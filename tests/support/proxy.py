@@ -47,6 +47,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: object) -> None:
         pass
 
+    def do_HEAD(self) -> None:
+        self._answer(405, b"", {})
+
     def do_GET(self) -> None:
         wanted = f"Basic {b64encode(self.proxy.credentials.encode()).decode()}"
         if self.proxy.credentials and self.headers.get("Proxy-Authorization") != wanted:

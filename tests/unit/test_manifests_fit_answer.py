@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manifests import gpu
 from manifests.canonical import dumps
-from manifests.fit import Settings, Shape, fit, fit_cpu
+from manifests.fit import Settings, Shape, fit, fit_cpu, shown
 from manifests.fit.split import obstacles, split
 from manifests.fit.tables import tables
 from tests.unit.test_manifests_fit_shape import GIB, PUBLISHED, config
@@ -28,7 +29,7 @@ def shape(name):
 @pytest.mark.parametrize(
     ("name", "gpu", "utilization", "settings", "gib"),
     [
-        # "Available KV cache memory: … GiB"; where it is from stands in manifests/fit.toml.
+        # "Available KV cache memory: … GiB" of the logs that manifests/fit.toml speaks of.
         ("Qwen3.5-9B", L40S, 90, Settings(batch_tokens=8192), 20.27),
         ("Qwen3.5-4B", int(47.56 * GIB), 50, Settings(), 12.85),
         ("Qwen3.5-27B-FP8", L40S, 86, Settings(), 7.04),
@@ -40,6 +41,29 @@ def shape(name):
 def test_what_is_left_for_the_cache_on_real_gpus(name, gpu, utilization, settings, gib):
     found = fit(shape(name), gpu_memory=gpu, utilization=utilization, settings=settings)
     assert found.room.cache / GIB == pytest.approx(gib, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("product", "gib", "mib"),
+    [
+        # As nvidia-smi prints them.
+        ("L4", 24, 23034),
+        ("A10", 24, 23028),
+        ("T4", 16, 15360),
+        ("L40S", 48, 46068),
+        ("RTX A6000", 48, 49140),
+        ("A100", 80, 81920),
+        ("H100", 80, 81559),
+        ("H200", 141, 143771),
+    ],
+)
+def test_what_nvidia_smi_shows_of_a_product(product, gib, mib):
+    assert shown(product, gib * GIB) == pytest.approx(mib << 20, rel=0.005)
+
+
+def test_every_product_with_a_rule_of_its_own_is_known():
+    for product in tables().ecc_takes_memory:
+        assert gpu.product(product).name == product
 
 
 def test_27b_on_an_h100_by_hand():

@@ -149,6 +149,12 @@ def test_objects_that_were_never_linked_count_themselves():
     assert [row.total for row in coverage(inventory, ["sm_90"]).rows] == [2]
 
 
+def test_a_container_without_a_kernel_is_no_gap():
+    stub = Containers((img("sm_75"),), empty=True)
+    inventory = Inventory((FileKernels("libcufftw.so.12", (stub,)),))
+    assert coverage(inventory, ["sm_86"]).rows == ()
+
+
 def test_code_for_nvjitlink_alone_is_no_gap():
     inventory = Inventory((file("libcufft.so.12", (11, "lto_80")),))
     assert coverage(inventory, ["sm_86"]).rows == ()
@@ -204,6 +210,8 @@ def test_a_uniform_library_with_a_gap_is_an_error_even_when_nobody_names_it():
     assert errors([TORCH], ["sm_70"])
     partly = file("torch/lib/libtorch_cuda.so", (99, "sm_80 sm_90"), (1, "sm_80"))
     assert errors([partly], ["sm_90"])
+    newest = file("libcusolver.so.12", (225, "sm_80 sm_90"), (1, "sm_90"))
+    assert errors([newest], ["sm_80"]) == []
     assert errors([partly], ["sm_90"], [component("torch/lib/*")])
 
 

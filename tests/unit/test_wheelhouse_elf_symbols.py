@@ -1,20 +1,18 @@
-"""Symbols that extensions take from torch: missing ones are told, with the file that misses them."""
+"""Symbols that extensions take from torch: missing ones are told, with the file concerned."""
 
-import json
 import sys
 from pathlib import Path
 
-import click.testing
 import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundler.commands.elf import command
 from manifests.errors import TargetError
 from tests.support.elves import library
-from wheelhouse.elf import require, scan, undefined
+from wheelhouse.elf import Judgement, judge, require, scan
+from wheelhouse.elf.findings import OPTIONAL, SYMBOL
 from wheelhouse.elf.image import DAMAGE
 from wheelhouse.elf.symbols import symbols
 
@@ -33,18 +31,28 @@ def place(root: Path, extension: str, imports: list[str], torch: bytes | None = 
     return root
 
 
+def judged(root: Path) -> Judgement:
+    found = judge(scan(root))
+    # What libraries the place lacks is not the question here.
+    kinds = (SYMBOL, OPTIONAL)
+    return Judgement(
+        tuple(finding for finding in found.errors if finding.kind in kinds),
+        tuple(finding for finding in found.notes if finding.kind in kinds),
+    )
+
+
 def test_an_extension_for_this_torch_is_fine(tmp_path):
-    root = place(tmp_path, "srv/_C.so", [NEW, "memcpy"])
-    judgement = undefined(root, scan(root))
-    assert (judgement.errors, judgement.notes) == ((), ())
+    assert judged(place(tmp_path, "srv/_C.so", [NEW, "memcpy"])) == Judgement()
 
 
-def test_an_extension_for_another_torch_is_named(tmp_path):
-    root = place(tmp_path, "flash_attn/flash_attn_2_cuda.so", [OLD, NEW, "memcpy"])
-    judgement = undefined(root, scan(root))
+@pytest.mark.parametrize(
+    ("imports", "more"), [([OLD, NEW, "memcpy"], ""), ([OLD, "_ZN5torch1xEv"], " and 1 more")]
+)
+def test_an_extension_for_another_torch_is_named(tmp_path, imports, more):
+    judgement = judged(place(tmp_path, "flash_attn/flash_attn_2_cuda.so", imports))
     (finding,) = judgement.errors
     assert finding.text() == (
-        f"made for another torch, which lacks {OLD}: flash_attn/flash_attn_2_cuda.so"
+        f"made for another torch; this one lacks {OLD}{more}: flash_attn/flash_attn_2_cuda.so"
     )
     with pytest.raises(TargetError):
         require(judgement)
@@ -52,15 +60,20 @@ def test_an_extension_for_another_torch_is_named(tmp_path):
 
 def test_a_variant_for_another_torch_is_a_note(tmp_path):
     path = "torch_c_dlpack_ext/libtorch_c_dlpack_addon_torch24-cpu.so"
-    root = place(tmp_path, path, [OLD])
-    judgement = undefined(root, scan(root))
+    judgement = judged(place(tmp_path, path, [OLD]))
     assert judgement.errors == ()
     assert judgement.notes[0].paths == (path,)
 
 
+def test_where_another_library_is_not_there_its_absence_is_the_finding(tmp_path):
+    root = place(tmp_path, "srv/_C.so", [])
+    (root / "srv/_C.so").write_bytes(library(["libc10.so", "libtorch_cuda.so"], imports=[OLD]))
+    assert judged(root) == Judgement()
+    assert [finding.kind for finding in judge(scan(root)).errors] == ["missing"]
+
+
 def test_where_torch_is_not_there_nothing_is_said(tmp_path):
-    root = place(tmp_path, "srv/_C.so", [OLD], torch=None)
-    assert undefined(root, scan(root)).errors == ()
+    assert judged(place(tmp_path, "srv/_C.so", [OLD], torch=None)) == Judgement()
 
 
 def test_an_older_nvjitlink_beside_a_newer_cusparse_is_named(tmp_path):
@@ -69,19 +82,9 @@ def test_an_older_nvjitlink_beside_a_newer_cusparse_is_named(tmp_path):
         "libcusparse.so.12": library(["libnvJitLink.so.12"], imports=["__nvJitLinkAdd_12_8"]),
     }.items():
         (tmp_path / name).write_bytes(data)
-    (finding,) = undefined(tmp_path, scan(tmp_path)).errors
+    (finding,) = judged(tmp_path).errors
     assert "nvJitLink" in finding.what
     assert finding.paths == ("libcusparse.so.12",)
-
-
-def test_the_command_tells_when_asked(tmp_path):
-    root = place(tmp_path, "srv/_C.so", [OLD])
-    for flags, kinds in (([], []), (["--symbols"], ["symbol"])):
-        words = [str(root), "--json", *flags]
-        done = click.testing.CliRunner().invoke(command, words, standalone_mode=False)
-        assert done.return_value == 0
-        errors = json.loads(done.output)["judgement"].get("errors", [])
-        assert [finding["kind"] for finding in errors] == kinds
 
 
 def real_files() -> list[Path]:

@@ -25,9 +25,10 @@ def groups(data):
 @pytest.mark.parametrize("header", [64, 72, 80, 112])
 def test_images_of_every_header_size(header):
     data = container("sm_86", "sm_90a", "sm_100f", "compute_90", "lto_80", header=header)
-    images, end = fatbin.container(data, 0, len(data))
+    found, end = fatbin.container(data, 0, len(data))
     assert end == len(data)
-    assert set(images) == {
+    assert not found.empty
+    assert set(found.images) == {
         SM_86,
         Image("sass", "90", "a"),
         Image("sass", "100", "f"),
@@ -65,13 +66,20 @@ def test_relocatable_originals_are_told_apart():
 
 
 def test_containers_among_data_are_found_and_their_cubins_are_not_counted_twice():
-    inner = gpucode.image("sm_86", payload=cubin(0x560556, 7))
-    whole = gpucode.struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(inner)) + inner
+    whole = gpucode.packed(gpucode.image("sm_86", payload=cubin(0x560556, 7)))
     data = elf({".rodata": b"text\0" + whole + b"more" + cubin(0x500550, 7)})
     assert groups(data) == (
         Containers((Image("sass", "80"),), carrier=CUBIN),
         Containers((SM_86,), carrier=DATA),
     )
+
+
+@pytest.mark.parametrize("plain", [512, 0], ids=["compressed", "as it is"])
+def test_a_container_without_a_kernel_is_marked(plain):
+    data = container("sm_75", "compute_75", plain=plain) + container("sm_86", plain=4096)
+    assert [group.empty for group in groups(data)] == [True, False]
+    only_ptx = container("compute_75", plain=512)
+    assert [group.empty for group in groups(only_ptx)] == [False]
 
 
 def test_code_of_the_processor_is_not_searched():
@@ -135,7 +143,7 @@ def test_makers_that_a_library_names():
 def test_what_was_put_in_is_read(containers, header):
     section = b"".join(container(*names, header=header) for names in containers)
     found = list(fatbin.containers(section, 0, len(section)))
-    assert [sorted(map(str, images)) for images in found] == [
+    assert [sorted(map(str, one.images)) for one in found] == [
         sorted(dict.fromkeys(names)) for names in containers
     ]
 

@@ -1,6 +1,7 @@
 """Real pip-tools against a loopback index; case numbers are those of the field reports."""
 
 import hashlib
+import os
 import sys
 import tarfile
 from io import BytesIO
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 
 from manifests.errors import IntegrityError, SourceError, TargetError, UsageError
 from manifests.lock import COMPUTED, PUBLISHED, Target
+from tests.support import pythons
 from tests.support.index import Index, serving, wheel
 from wheelhouse.resolve import Resolver, requirements_text
 from wheelhouse.sources import Sources
@@ -251,11 +253,19 @@ def test_b07_other_bytes_under_one_name_are_refused(index, resolver, tmp_path):
         resolver(sources=both).pick("app")
 
 
-def test_three_equals_ask_for_exactly_one_build(index, resolver):
+def test_a_local_build_is_picked_only_by_its_name(index, resolver):
     index.add(wheel("torch", "2.0"))
     index.add(wheel("torch", "2.0+cpu"))
+    index.add(wheel("torch", "1.0+cpu"))
     made = resolver()
-    assert made.pick("torch==2.0").version == "2.0+cpu"
+    for asked, picked in {
+        "torch": "2.0",
+        "torch==2.0": "2.0",
+        "torch==2.0+cpu": "2.0+cpu",
+        "torch===2.0": "2.0",
+        "torch<2": "1.0+cpu",
+    }.items():
+        assert made.pick(asked).version == picked
     assert pins(made.resolve(["torch===2.0"])) == {"torch": "2.0"}
 
 
@@ -279,8 +289,95 @@ def test_an_old_python_is_told(index, resolver):
     assert "needs Python >=3.99" in caught.value.findings[0]
 
 
-def test_a_target_beyond_the_builders_own_glibc_is_told_so(index, resolver):
+def test_a_target_beyond_the_builders_own_glibc(index, resolver):
     index.add(wheel("app", "1.0", "py3-none-manylinux_2_98_x86_64"))
+    assert pins(resolver("2.99").resolve(["app==1.0"])) == {"app": "1.0"}
     with pytest.raises(TargetError) as caught:
-        resolver("2.99").resolve(["app==1.0"])
-    assert "needs glibc 2.98, this builder has 2." in caught.value.findings[0]
+        resolver("2.97").resolve(["app==1.0"])
+    assert "needs glibc 2.98, the target has 2.97" in caught.value.findings[0]
+
+
+@pytest.fixture
+def foreign(index, tmp_path):
+    """A resolver for a Python that is not the builder's, and that Python's version."""
+    version, python = pythons.another()
+    target = Target(("cpu",), "2.28", version)
+    return Resolver(Sources(index.simple, timeout=5), python, target, "", tmp_path / "s"), version
+
+
+def test_b01_the_ladder_is_that_of_the_targets_python(index, foreign):
+    made, version = foreign
+    own, older = f"cp{version.replace('.', '')}", "cp38"
+    fitting = {
+        "a": f"{own}-{own}-manylinux_2_28_x86_64",
+        "b": f"{own}-{own}-manylinux2014_x86_64",
+        "c": f"{own}-{own}-manylinux1_x86_64",
+        "d": f"{own}-{own}-manylinux_2_5_x86_64",
+        "e": f"{older}-abi3-manylinux2010_x86_64",
+        "f": "py3-none-manylinux_2_18_x86_64",
+        "g": f"{own}-none-any",
+        "h": f"{own}-{own}-linux_x86_64",
+    }
+    unfit = {
+        "p": f"{own}-{own}-manylinux_2_29_x86_64",
+        "q": f"{CP}-{CP}-manylinux2014_x86_64",
+        "r": f"{own}-{own}-manylinux2014_aarch64",
+        "s": f"{own}-{own}-musllinux_1_2_x86_64",
+        "t": f"{older}-{older}-manylinux2014_x86_64",
+    }
+    for name, tag in (fitting | unfit).items():
+        index.add(wheel(name, "1.0", tag))
+    assert {name for name in fitting | unfit if made.offers(name)} == set(fitting)
+    assert set(pins(made.resolve(list(fitting)))) == set(fitting)
+
+
+def test_b02_markers_are_those_of_the_targets_python(index, foreign):
+    made, version = foreign
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    requires = [f"new; python_version=='{version}'", f"old; python_version=='{here}'"]
+    index.add(wheel("parent", "1.0", requires=requires))
+    index.add(wheel("new", "1.0"), requires_python=f"=={version}.*")
+    assert set(pins(made.resolve(["parent"]))) == {"parent", "new"}
+
+
+def test_a_dependency_that_is_only_there_as_source_is_named(index, resolver, tmp_path):
+    index.add(wheel("app", "1.0", requires=["sd==2.0"]))
+    index.add(sdist("sd", "2.0", tmp_path / "ran"))
+    with pytest.raises(SourceError) as caught:
+        resolver().resolve(["app"])
+    assert caught.value.what == "sd==2.0: 2.0 is only there as source"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_pin_that_no_source_serves_names_who_has_it(index, resolver):
+    index.add(wheel("server", "1.0", requires=["torch==2.14.0"]))
+    index.add(wheel("torch", "2.14.0", requires=["nccl-cu13==2.30.7"]))
+    index.add(wheel("nccl-cu13", "2.29.0"))
+    with pytest.raises(SourceError) as caught:
+        resolver().resolve(["server==1.0"])
+    assert caught.value.what == "no source has nccl-cu13==2.30.7"
+    assert caught.value.why == "torch requires it"
+    assert "2.29.0" in caught.value.mend
+
+
+def test_a_closure_with_a_package_without_digest_is_refused(index, resolver):
+    index.no_digests = True
+    index.add(wheel("app", "1.0", requires=["lib"]))
+    index.add(wheel("lib", "1.0"))
+    with pytest.raises(SourceError, match=r"app-1\.0.*publishes no sha256"):
+        resolver().resolve(["app"])
+
+
+@pytest.mark.parametrize("fault", [{"no_head": True}, {"busy": 2}])
+def test_servers_that_refuse_head_or_are_busy(index, resolver, fault):
+    index.add(wheel("app", "1.0", requires=["lib"]))
+    index.add(wheel("lib", "1.0"))
+    vars(index).update(fault)
+    assert pins(resolver().resolve(["app"])) == {"app": "1.0", "lib": "1.0"}
+
+
+def test_large_wheels_are_not_fetched_to_resolve(index, resolver):
+    big = index.add(wheel("big", "1.0", files={"data": os.urandom(1 << 20)}, requires=["lib"]))
+    index.add(wheel("lib", "1.0"))
+    assert pins(resolver().resolve(["big"])) == {"big": "1.0", "lib": "1.0"}
+    assert "" not in index.transfers(big.filename)  # ranges, and never the whole

@@ -1,11 +1,11 @@
 """ELF files: what they need, and whether an environment and a target supply it."""
 
+from wheelhouse.elf.findings import Finding, Judgement, require
 from wheelhouse.elf.floors import Floor, floors, is_version
 from wheelhouse.elf.inventory import ElfFile, ElfInventory
-from wheelhouse.elf.judge import Finding, Judgement, judge, require
+from wheelhouse.elf.judge import judge
 from wheelhouse.elf.report import Report, report
 from wheelhouse.elf.scan import scan
-from wheelhouse.elf.symbols import undefined
 
 __all__ = [
     "ElfFile",
@@ -20,5 +20,4 @@ __all__ = [
     "report",
     "require",
     "scan",
-    "undefined",
 ]

@@ -69,12 +69,23 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class MissingSymbols:
+    """Symbols that a file takes from a library of the place, which does not have them."""
+
+    path: str
+    library: str  # as in libraries.toml, "torch"
+    first: str  # of them, sorted; mangled
+    count: int
+
+
+@dataclass(frozen=True)
 class ElfInventory:
     """All of a place, sorted by path."""
 
     files: tuple[ElfFile, ...]
     links: tuple[Link, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    missing: tuple[MissingSymbols, ...] = ()
 
     @property
     def has_interpreter(self) -> bool:

@@ -5,41 +5,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from manifests.errors import TargetError
+from wheelhouse.elf.findings import (
+    GLIBC,
+    KINDS,
+    MISSING,
+    MIXED,
+    OPTIONAL,
+    ORDER,
+    OTHER,
+    SEARCH,
+    SYMBOL,
+    TWICE,
+    VERSION,
+    Finding,
+    Judgement,
+)
 from wheelhouse.elf.floors import numbers, split
 from wheelhouse.elf.inventory import ElfFile, ElfInventory
 from wheelhouse.elf.libraries import Libraries, known
 from wheelhouse.elf.loader import Loader, Source, search_folders
-
-#: Kinds of findings, in the order of a report.
-GLIBC, VERSION, SYMBOL, MISSING, MIXED = "glibc", "version", "symbol", "missing", "mixed"
-OPTIONAL, TWICE, ORDER, SEARCH, OTHER = "optional", "twice", "order", "search", "other"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found, and the files that it concerns."""
-
-    kind: str
-    what: str  # a sentence without its files
-    paths: tuple[str, ...]
-
-    def text(self, most: int = 3) -> str:
-        """A line: the sentence and up to `most` files."""
-        more = f" and {len(self.paths) - most} more" if len(self.paths) > most else ""
-        return f"{self.what}: {', '.join(self.paths[:most])}{more}"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What was found. Errors: a part of the server would not load on the target."""
-
-    errors: tuple[Finding, ...] = ()
-    notes: tuple[Finding, ...] = ()
-
-    def __add__(self, other: "Judgement") -> "Judgement":
-        """What both found."""
-        return Judgement(self.errors + other.errors, self.notes + other.notes)
 
 
 @dataclass
@@ -91,25 +75,11 @@ def judge(
     return Judgement(_findings(case.errors), _findings(case.notes))
 
 
-def require(judgement: Judgement) -> None:
-    """Stop where a bundle would not work.
-
-    Raises TargetError with every error.
-    """
-    if judgement.errors:
-        raise TargetError(
-            f"the environment would not load on the target: {len(judgement.errors)} findings",
-            findings=[finding.text() for finding in judgement.errors],
-            mend="see them with `bundle elf`; choose a stack or wheels made for that target",
-        )
-
-
 def _findings(found: dict[tuple[str, str], list[str]]) -> tuple[Finding, ...]:
-    order = (GLIBC, VERSION, SYMBOL, MISSING, MIXED, OPTIONAL, TWICE, ORDER, SEARCH, OTHER)
     made = [
         Finding(kind, what, tuple(dict.fromkeys(paths))) for (kind, what), paths in found.items()
     ]
-    return tuple(sorted(made, key=lambda finding: (order.index(finding.kind), finding.what)))
+    return tuple(sorted(made, key=lambda finding: (KINDS.index(finding.kind), finding.what)))
 
 
 def _glibc(case: _Case) -> None:
@@ -135,6 +105,19 @@ def _versions(case: _Case) -> None:
                 if not any(version in offer.defines for offer in offers):
                     what = f"{version} is wanted, {offers[0].path} does not have it"
                     case.lacks(VERSION, file, version, what)
+
+
+def _symbols(case: _Case) -> None:
+    """Symbols that the libraries of the environment don't have, though they bear the right name."""
+    files = {file.path: file for file in case.inventory.files}
+    for lack in case.inventory.missing:
+        file = files[lack.path]
+        supplies = (case.loader.supply(file, library).source for library in file.needed)
+        if Source.NOTHING in supplies:
+            continue  # the symbols may be in the library that is not there, of which we tell
+        more = f" and {lack.count - 1} more" if lack.count > 1 else ""
+        what = f"made for another {lack.library}; this one lacks {lack.first}{more}"
+        case.lacks(SYMBOL, file, lack.first, what)
 
 
 def _supplies(case: _Case) -> None:
@@ -239,6 +222,7 @@ def _others(case: _Case) -> None:
 _CHECKS: tuple[Callable[[_Case], None], ...] = (
     _glibc,
     _versions,
+    _symbols,
     _supplies,
     _winners,
     _generations,

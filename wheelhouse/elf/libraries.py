@@ -11,7 +11,7 @@ from manifests.records import from_data
 
 
 @dataclass(frozen=True)
-class Optional:
+class Excuse:
     """Files that may lack some of what they ask for."""
 
     files: tuple[str, ...]  # patterns of the path with "/" before it
@@ -48,7 +48,7 @@ class Libraries:
     host: tuple[str, ...]
     driver: tuple[str, ...]
     glibc: dict[str, str] = field(default_factory=dict)  # symbol version → release of glibc
-    optional: tuple[Optional, ...] = ()
+    optional: tuple[Excuse, ...] = ()
     exclusive: tuple[Generations, ...] = ()
     exports: tuple[Exports, ...] = ()
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from manifests.records import to_data
+from wheelhouse.elf.findings import GLIBC, MISSING, Judgement
 from wheelhouse.elf.floors import Floor, floors
 from wheelhouse.elf.inventory import ElfInventory
-from wheelhouse.elf.judge import GLIBC, MISSING, Judgement, judge
+from wheelhouse.elf.judge import judge
 from wheelhouse.elf.libraries import known
 
 #: Findings of a part of an environment that its other parts may answer.
@@ -58,17 +59,8 @@ class Report:
         return [f"glibc {self.glibc} {'suffices' if self.fits else 'does not suffice'}"]
 
 
-def report(
-    place: Path,
-    inventory: ElfInventory,
-    glibc: str,
-    winning: tuple[str, ...],
-    more: Judgement | None = None,
-) -> Report:
-    """Examine a place. `winning` as for `judge`, but those that are not there are left out.
-
-    `more` was found by other means and is reported too.
-    """
+def report(place: Path, inventory: ElfInventory, glibc: str, winning: tuple[str, ...]) -> Report:
+    """Examine a place. `winning` as for `judge`, but those that are not there are left out."""
     there = {file.path for file in inventory.files} | {link.path for link in inventory.links}
     present = [name for name in winning if f"lib/{name}" in there]
     return Report(
@@ -78,7 +70,7 @@ def report(
         machines=tuple(sorted({file.machine for file in inventory.files})),
         whole=inventory.has_interpreter,
         floors=floors(inventory.files, known().glibc),
-        judgement=judge(inventory, glibc=glibc, winning=present) + (more or Judgement()),
+        judgement=judge(inventory, glibc=glibc, winning=present),
     )
 
 

@@ -5,11 +5,13 @@ from typing import TypeVar
 
 from manifests.console import Progress, ignore_progress
 from manifests.errors import IntegrityError
-from wheelhouse.elf.inventory import ElfFile, ElfInventory, Link, Unreadable
+from wheelhouse.elf.inventory import ElfFile, ElfInventory, Link, MissingSymbols, Unreadable
+from wheelhouse.elf.libraries import known
 from wheelhouse.elf.reader import parse
+from wheelhouse.elf.symbols import Exchange
 from wheelhouse.members import members
 
-T = TypeVar("T", ElfFile, Link, Unreadable)
+T = TypeVar("T", ElfFile, Link, Unreadable, MissingSymbols)
 
 
 def scan(place: Path, progress: Progress = ignore_progress) -> ElfInventory:
@@ -22,6 +24,7 @@ def scan(place: Path, progress: Progress = ignore_progress) -> ElfInventory:
     files: list[ElfFile] = []
     links: list[Link] = []
     unreadable: list[Unreadable] = []
+    exchange = Exchange(known().exports)
     for member in members(place, progress=progress):
         if member.target:
             links.append(Link(member.path, member.target))
@@ -34,9 +37,11 @@ def scan(place: Path, progress: Progress = ignore_progress) -> ElfInventory:
                     raise
                 unreadable.append(Unreadable(member.path, error.what))
                 continue
-        if found is not None:
-            files.append(found)
-    return ElfInventory(_sorted(files), _sorted(links), _sorted(unreadable))
+            if found is not None:
+                files.append(found)
+                exchange.enter(found, data)
+    missing = list(exchange.missing())
+    return ElfInventory(_sorted(files), _sorted(links), _sorted(unreadable), _sorted(missing))
 
 
 def _sorted(items: list[T]) -> tuple[T, ...]:

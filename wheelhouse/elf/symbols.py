@@ -7,21 +7,40 @@ An extension that was compiled for another torch loads all its libraries and the
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from manifests.console import Progress, ignore_progress
 from wheelhouse.elf.image import DAMAGE, DT_GNU_HASH, DT_HASH, DT_SYMTAB, Bytes, Image
-from wheelhouse.elf.inventory import ElfFile, ElfInventory
-from wheelhouse.elf.judge import OPTIONAL, SYMBOL, Finding, Judgement
-from wheelhouse.elf.libraries import Exports, Libraries, known, matches
-from wheelhouse.members import members
+from wheelhouse.elf.inventory import ElfFile, MissingSymbols
+from wheelhouse.elf.libraries import Exports, matches
 
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _STB_GLOBAL = 1
-#: How many symbols of a file a finding names.
-_NAMED = 3
+
+
+class Exchange:
+    """What the files of a place offer each other and ask of each other, by the rules of a table."""
+
+    def __init__(self, rules: Sequence[Exports]) -> None:
+        self._ledgers = [_Ledger(rule) for rule in rules]
+
+    def enter(self, file: ElfFile, data: Bytes) -> None:
+        """Take a file in; one whose symbols can't be read counts as having none."""
+        ledgers = [ledger for ledger in self._ledgers if ledger.concerns(file)]
+        if not ledgers:
+            return
+        try:
+            for name, defined, strong in symbols(data):
+                for ledger in ledgers:
+                    ledger.enter(file.path, name, defined, strong)
+        except DAMAGE:
+            return
+
+    def missing(self) -> Iterator[MissingSymbols]:
+        """What is asked for and offered by none; of rules whose library is not there, nothing."""
+        for ledger in self._ledgers:
+            if ledger.supplied:
+                yield from ledger.missing()
 
 
 @dataclass
@@ -29,61 +48,33 @@ class _Ledger:
     """Symbols with the prefixes of one rule."""
 
     rule: Exports
+    supplied: bool = False
     offered: set[bytes] = field(default_factory=set)
     asked: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
 
+    def __post_init__(self) -> None:
+        self._prefixes = tuple(prefix.encode() for prefix in self.rule.symbols)
 
-def undefined(
-    place: Path,
-    inventory: ElfInventory,
-    progress: Progress = ignore_progress,
-    libraries: Libraries | None = None,
-) -> Judgement:
-    """Symbols that no file of a place offers. `inventory` is what `scan` found there.
+    def concerns(self, file: ElfFile) -> bool:
+        supplies = matches(file.soname or file.name, self.rule.libraries)
+        self.supplied |= supplies
+        return supplies or any(matches(name, self.rule.libraries) for name in file.needed)
 
-    Rules whose library is not in the place are left out: nothing can be said about them. Raises
-    what `scan` raises.
-    """
-    table = libraries or known()
-    files = {file.path: file for file in inventory.files}
-    ledgers = [
-        _Ledger(rule)
-        for rule in table.exports
-        if any(_offers(rule, file) for file in inventory.files)
-    ]
-    if not ledgers:
-        return Judgement()
-    for member in members(place, progress=progress):
-        file = files.get(member.path)
-        concerned = [ledger for ledger in ledgers if file and _concerned(ledger.rule, file)]
-        if not concerned:
-            continue
-        with member.content() as data:
-            _enter(data, member.path, concerned)
-    return _verdict(ledgers, table)
+    def enter(self, path: str, name: bytes, defined: bool, strong: bool) -> None:
+        if not name.startswith(self._prefixes):
+            return
+        if defined:
+            self.offered.add(name)
+        elif strong:
+            self.asked[path].add(name)
 
-
-def _offers(rule: Exports, file: ElfFile) -> bool:
-    return matches(file.soname or file.name, rule.libraries)
-
-
-def _concerned(rule: Exports, file: ElfFile) -> bool:
-    return _offers(rule, file) or any(matches(name, rule.libraries) for name in file.needed)
-
-
-def _enter(data: Bytes, path: str, ledgers: list[_Ledger]) -> None:
-    prefixes = [tuple(prefix.encode() for prefix in ledger.rule.symbols) for ledger in ledgers]
-    try:
-        for name, defined, strong in symbols(data):
-            for ledger, starts in zip(ledgers, prefixes, strict=True):
-                if not name.startswith(starts):
-                    continue
-                if defined:
-                    ledger.offered.add(name)
-                elif strong:
-                    ledger.asked[path].add(name)
-    except DAMAGE:
-        return  # `scan` has listed it as unreadable, or its symbols are hidden from us
+    def missing(self) -> Iterator[MissingSymbols]:
+        for path, asked in self.asked.items():
+            names = sorted(
+                name.decode("ascii", "backslashreplace") for name in asked - self.offered
+            )
+            if names:
+                yield MissingSymbols(path, self.rule.what, names[0], len(names))
 
 
 def symbols(data: Bytes) -> Iterator[tuple[bytes, bool, bool]]:
@@ -118,22 +109,3 @@ def _count(elf: Image) -> int:
     while not struct.unpack_from("<I", elf.data, at + 4 * (last - first))[0] & 1:
         last += 1
     return last + 1
-
-
-def _verdict(ledgers: list[_Ledger], table: Libraries) -> Judgement:
-    errors: list[Finding] = []
-    notes: list[Finding] = []
-    for ledger in ledgers:
-        for path, asked in sorted(ledger.asked.items()):
-            missing = sorted(name.decode("ascii", "replace") for name in asked - ledger.offered)
-            if not missing:
-                continue
-            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-            named = ", ".join(missing[:_NAMED]) + more
-            excuse = table.excuse(path, missing[0])
-            if excuse:
-                notes.append(Finding(OPTIONAL, f"{excuse} (lacking: {named})", (path,)))
-            else:
-                what = f"made for another {ledger.rule.what}, which lacks {named}"
-                errors.append(Finding(SYMBOL, what, (path,)))
-    return Judgement(tuple(errors), tuple(notes))

@@ -1,1 +1,24 @@
-"""FlashAttention for a described GPU, built from its published source or brought by the user."""
+"""FlashAttention for a described GPU: built from its published source, or brought by the user.
+
+At lock time `recipe` pins a build, at create time `obtain` carries it out; `inspect` judges a wheel
+of the user's. `archs` and `outlook` say beforehand what would be built.
+"""
+
+from wheelhouse.flashattn.archs import archs
+from wheelhouse.flashattn.given import inspect
+from wheelhouse.flashattn.obtain import Builder, obtain
+from wheelhouse.flashattn.plan import Outlook, outlook
+from wheelhouse.flashattn.recipe import recipe
+from wheelhouse.flashattn.resources import Machine, this_machine
+
+__all__ = [
+    "Builder",
+    "Machine",
+    "Outlook",
+    "archs",
+    "inspect",
+    "obtain",
+    "outlook",
+    "recipe",
+    "this_machine",
+]

@@ -20,9 +20,9 @@ def sound(path: Path) -> bool:
         length = handle.seek(0, 2)
     if len(header) < _HEADER_SIZE or not header.startswith(_START):
         return False
-    (offset,) = struct.unpack_from("<Q", header, _SHOFF)
+    offset: int = struct.unpack_from("<Q", header, _SHOFF)[0]
     entry, count = struct.unpack_from("<HH", header, _SHENTSIZE)
-    return 0 < offset and offset + entry * count <= length
+    return offset > 0 and offset + int(entry) * int(count) <= length
 
 
 def drop_broken(folder: Path) -> tuple[Path, ...]:

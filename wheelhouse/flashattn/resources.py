@@ -1,7 +1,7 @@
 """What this machine can spare for a build: cores and memory, and how many units at once."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,17 @@ def jobs(machine: Machine, wish: int = 0) -> int:
             "or build on a machine with more",
         )
     return max(1, min(machine.cores, fitting, wish or machine.cores))
+
+
+def wish(environment: Mapping[str, str]) -> int:
+    """MAX_JOBS, which people set for such builds; 0 where it is not set.
+
+    Raises UsageError where it is no number.
+    """
+    text = environment.get("MAX_JOBS", "").strip() or "0"
+    if not text.isdigit():
+        raise UsageError(f"MAX_JOBS is {text!r}, not a number", mend="set a number, or unset it")
+    return int(text)
 
 
 def seconds(units: int, archs: int, parallel: int) -> int:

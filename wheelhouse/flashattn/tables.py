@@ -62,6 +62,14 @@ class Abi:
 
 
 @dataclass(frozen=True)
+class Glibc:
+    """What code that was compiled on a newer system asks for."""
+
+    floor: str  # "2.32"
+    symbol: str
+
+
+@dataclass(frozen=True)
 class Toolkit:
     """One release of the CUDA compilers."""
 
@@ -79,6 +87,7 @@ class Tables:
     cost: Cost
     tools: Tools
     abi: Abi
+    glibc: Glibc
     toolkits: tuple[Toolkit, ...]
 
     def release(self, version: str) -> Release:

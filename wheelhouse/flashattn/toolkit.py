@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from manifests.errors import SourceError, UsageError
+from manifests.errors import IntegrityError, SourceError, UsageError
 from wheelhouse.flashattn.tables import Toolkit, tables
 
 _RELEASE = re.compile(r"release (\d+\.\d+)")
@@ -81,19 +81,22 @@ def missing(release: str, found: str) -> SourceError:
         why=f"PyPI has no wheel with nvcc {release}"
         if not tables().toolkit(release).requirements
         else "the recipe was made without compiler wheels",
-        mend=f"install CUDA {release}'s compilers (Debian, Ubuntu: cuda-nvcc-{_dashed(release)} and "
-        f"cuda-cudart-dev-{_dashed(release)} of NVIDIA's repository) and set CUDA_HOME to them, "
+        mend=f"install CUDA {release}'s compilers (NVIDIA's repository: cuda-nvcc-{_dashed(release)} "
+        f"and cuda-cudart-dev-{_dashed(release)}) and set CUDA_HOME to them, "
         "or bring a wheel with --flash-attn-wheel",
     )
 
 
-def check_host_compiler(toolkit: Toolkit, program: str = "c++") -> str:
-    """The version of the C++ compiler that nvcc will use, as it says it.
+def check_host_compiler(toolkit: Toolkit, path: str, program: str = "c++") -> str:
+    """The version of the C++ compiler on a PATH that nvcc will use, as it says it.
 
     Raises UsageError where there is none, or one that is newer than nvcc accepts.
     """
     try:
-        done = subprocess.run([program, "-dumpfullversion"], capture_output=True, text=True)
+        found = shutil.which(program, path=path) or program
+        done = subprocess.run(
+            [found, "-dumpfullversion"], capture_output=True, text=True, check=False
+        )
     except OSError:
         raise UsageError(
             f"there is no C++ compiler ({program}) on this machine",
@@ -109,9 +112,24 @@ def check_host_compiler(toolkit: Toolkit, program: str = "c++") -> str:
     return version
 
 
-def wheel_home(site: Path) -> Path:
-    """Where the wheels of CUDA 13 put the compilers: nvidia/cu13 has bin, nvvm and include."""
-    return next(iter(sorted(site.glob("nvidia/cu*/bin/nvcc"))), site / "nvidia/none").parent.parent
+def of_wheels(site: Path, release: str) -> Compiler:
+    """The compilers that wheels put into site-packages: CUDA 13's are all in nvidia/cu13.
+
+    Raises UsageError where they do not run, IntegrityError where they are of another release.
+    """
+    home = next((nvcc.parents[1] for nvcc in sorted(site.glob("nvidia/cu*/bin/nvcc"))), site)
+    found = ask(home)
+    if found is None:
+        raise UsageError(
+            f"the compilers from wheels do not run ({home}/bin/nvcc)",
+            mend="install CUDA's compilers on this machine and set CUDA_HOME to them",
+        )
+    if found.release != release:
+        raise IntegrityError(
+            f"the recipe's compiler wheels hold nvcc {found.release}, torch wants {release}",
+            mend="make the lock again with `bundle lock`",
+        )
+    return found
 
 
 def lay_out(folder: Path, compiler: Compiler, site: Path) -> Path:
@@ -158,7 +176,9 @@ def _wished(home: Path, release: str) -> Compiler:
 def _home(nvcc: Path) -> Path:
     """The toolkit of an nvcc on PATH, through links and the two-line scripts that stand for it."""
     real = nvcc.resolve()
-    done = subprocess.run([real, "--dryrun", "-c", "x.cu"], capture_output=True, text=True)
+    done = subprocess.run(
+        [real, "--dryrun", "-c", "x.cu"], capture_output=True, text=True, check=False
+    )
     match = re.search(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE)
     return Path(match[1]).resolve() if match else real.parent.parent
 

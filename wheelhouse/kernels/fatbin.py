@@ -6,7 +6,8 @@ The format is not published. It was read from what nvcc 13.0.88 writes and from 
     container  u32 magic 0xBA55ED50, u16 version 1, u16 header size 16, u64 bytes that follow
     image      u16 kind, u16 version, u32 header size, u64 bytes after the header,
                u32 compressed size, u32 offset of options, u16 minor, u16 major (of the PTX ISA),
-               u32 capability, u32 and u32 place of a name, u64 flags, u64, u64 plain size (0: not compressed)
+               u32 capability, u32 and u32 place of a name, u64 flags, u64,
+               u64 plain size (0: not compressed)
 
 Headers of images have 64, 72, 80 or 112 bytes: newer compilers append fields. Payloads are mostly
 compressed, and never looked at.

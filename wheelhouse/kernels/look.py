@@ -34,7 +34,7 @@ def look(piece: Piece) -> Look:
     """
     with piece.content() as view:
         if piece.path.endswith(".py"):
-            return Look(piece.path, makers=tuple(sorted(makers.of_source(view))))
+            return Look(piece.path, makers=makers.of_source(view))
         if not view[:_LONGEST].startswith(binary.STARTS):
             return Look(piece.path)
         try:

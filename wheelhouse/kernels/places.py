@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from manifests import sums, tree
@@ -24,9 +24,9 @@ _IN_MEMORY = 256 << 20  # bytes
 #: Text, by its name: an environment has tens of thousands of these, and none is worth opening.
 _TEXT = frozenset(
     (
-        *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".pxd", ".pyc", ".pyi", ".pyx"),
-        *(".cfg", ".css", ".csv", ".html", ".ipynb", ".jinja", ".js", ".json", ".md", ".rst"),
-        *(".svg", ".toml", ".txt", ".typed", ".xml", ".yaml", ".yml"),
+        *("c", "cc", "cpp", "cu", "cuh", "h", "hpp", "pxd", "pyc", "pyi", "pyx"),
+        *("cfg", "css", "csv", "html", "ipynb", "jinja", "js", "json", "md", "rst", "svg"),
+        *("toml", "txt", "typed", "xml", "yaml", "yml"),
     )
 )
 #: Shorter than any header.
@@ -60,21 +60,19 @@ def opened(place: Path, progress: Progress = ignore_progress) -> Iterator[Iterat
         with zipfile.ZipFile(place) as wheel:
             yield _wheel(wheel)
     else:
-        yield iter([_file(place.name, place)])
+        yield iter([Piece(place.name, place.stat().st_size, partial(_mapped, place))])
 
 
 def _worth(path: str, size: int) -> bool:
-    return size >= _LEAST and PurePosixPath(path).suffix not in _TEXT
+    return size >= _LEAST and path.rpartition(".")[2] not in _TEXT
 
 
 def _folder(place: Path) -> Iterator[Piece]:
     for path, entry in tree.walk(place):
-        if tree.kind_of(entry) == tree.FILE and _worth(path, entry.stat().st_size):
-            yield _file(path, Path(entry.path))
-
-
-def _file(path: str, file: Path) -> Piece:
-    return Piece(path, file.stat().st_size, partial(_mapped, file))
+        if entry.is_file(follow_symlinks=False):
+            size = entry.stat().st_size
+            if _worth(path, size):
+                yield Piece(path, size, partial(_mapped, Path(entry.path)))
 
 
 @contextmanager
