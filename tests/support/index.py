@@ -9,7 +9,7 @@ import json
 import threading
 import zipfile
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,6 +70,7 @@ class File:
     sha256: str = ""  # published; empty means the true one
     break_after: int = 0  # the first answer ends after so many bytes, though it promised all
     ignores_ranges: bool = False
+    before: Callable[[], object] = int  # called before the first byte goes out
 
 
 @dataclass
@@ -220,6 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if ranged else 200)
         self.send_header("Content-Length", str(stop - start))
         self.end_headers()
+        file.before()
         self.wfile.write(file.data[start:end])
         if end < stop:
             self.close_connection = True

@@ -32,7 +32,6 @@ KEEPERS = {
         "bundler/models/transport.py",
     },
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},
-    "elftools": {"wheelhouse/elf/"},
     "zstandard": {
         "bundler/condapackage.py",
         "bundler/pack.py",

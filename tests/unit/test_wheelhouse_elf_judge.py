@@ -289,6 +289,13 @@ def test_files_for_other_machines_are_told(tmp_path):
     assert note == f"made for aarch64: {SITE}/x.so"
 
 
+def test_libraries_of_the_driver_are_told(tmp_path):
+    path = f"{SITE}/nvidia/compat/libcuda.so.1"
+    (note,) = notes(judged(tmp_path, {path: library(soname="libcuda.so.1")}), "other")
+    assert "driver" in note
+    assert path in note
+
+
 def test_unreadable_files_are_told(tmp_path):
     (note,) = notes(judged(tmp_path, {f"{SITE}/x.so": library(["libc.so.6"])[:200]}), "other")
     assert f"{SITE}/x.so" in note

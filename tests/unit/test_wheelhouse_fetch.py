@@ -1,9 +1,15 @@
 import hashlib
+import signal
+import subprocess
+import sys
+import threading
 
 import pytest
 
 from manifests.errors import IntegrityError, SourceError
 from tests.support.index import Index, serving, wheel
+from tests.support.small import environment
+from wheelhouse import fetch
 from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.sources import Sources
 from wheelhouse.store import Store
@@ -184,3 +190,60 @@ def test_an_unreadable_local_file_is_named(store, tmp_path):
         Fetcher(Sources("", (str(tmp_path),)), store).fetch(
             [Wanted("a.whl", "file:a.whl", "0" * 64)]
         )
+
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from wheelhouse.fetch import Fetcher, Wanted
+from wheelhouse.sources import Sources
+from wheelhouse.store import Store
+index, folder, url, sha256 = sys.argv[1:]
+got = 0
+def count(more):
+    global got
+    got += more
+    if got > 2_000_000:
+        os.kill(os.getpid(), signal.SIGKILL)
+Fetcher(Sources(index), Store(Path(folder))).fetch([Wanted("a.whl", url, sha256)], count)
+"""
+
+
+def test_what_a_killed_run_had_is_continued_by_range(index, store):
+    file = index.add(("a.whl", DATA))
+    item = wanted(index, file)
+    words = [index.simple, str(store.root), item.url, item.sha256]
+    done = subprocess.run([sys.executable, "-c", _DIES, *words], env=environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not store.has(item.sha256)
+    seen = []
+    fetcher(index, store).fetch([item], seen.append)
+    assert store.path(item.sha256).read_bytes() == DATA
+    assert sum(seen) == len(DATA)
+    first, second = index.transfers("a.whl")
+    assert first == ""
+    assert int(second.removeprefix("bytes=").rstrip("-")) >= 1 << 20
+
+
+def test_the_largest_is_begun_first(index, store, monkeypatch):
+    monkeypatch.setattr(fetch, "CONNECTIONS", 1)
+    files = [index.add((f"f{n}.whl", DATA[: n * 1000])) for n in (1, 3, 2)]
+    fetcher(index, store).fetch([wanted(index, file) for file in files])
+    asked = [path for path, _ in index.requests if path.startswith("/files/")]
+    assert asked == ["/files/f3.whl", "/files/f2.whl", "/files/f1.whl"]
+
+
+def test_a_busy_server_is_asked_again(index, store):
+    file = index.add(("a.whl", DATA))
+    index.busy = 2
+    fetcher(index, store).fetch([wanted(index, file)])
+    assert len(index.transfers("a.whl")) == 3
+
+
+def test_transfers_run_side_by_side(index, store):
+    gate = threading.Barrier(4, timeout=10)
+    files = [index.add((f"f{n}.whl", DATA[n:])) for n in range(4)]
+    for file in files:
+        file.before = gate.wait  # nobody gets a byte before four have asked
+    fetcher(index, store).fetch([wanted(index, file) for file in files])
+    assert all(store.has(sha256(file.data)) for file in files)

@@ -132,3 +132,12 @@ def test_a_damaged_wheel_is_told(wheel):
 def test_nothing_there_is_a_mistake(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         kernels.scan(tmp_path / "missing")
+
+
+def test_an_encrypted_member_is_told(wheel):
+    data = bytearray(wheel.read_bytes())
+    data[6] |= 1  # the first member's flags, here and in the directory at the end
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    wheel.write_bytes(data)
+    with pytest.raises(IntegrityError, match="encrypted"):
+        kernels.scan(wheel)

@@ -22,7 +22,7 @@ from wheelhouse.elf.findings import (
 )
 from wheelhouse.elf.floors import numbers, split
 from wheelhouse.elf.inventory import ElfFile, ElfInventory
-from wheelhouse.elf.libraries import Libraries, known
+from wheelhouse.elf.libraries import Libraries, known, matches
 from wheelhouse.elf.loader import Loader, Source, search_folders
 
 
@@ -209,12 +209,14 @@ def _searches(case: _Case) -> None:
 
 
 def _others(case: _Case) -> None:
-    """Files that this kind of host can't load at all."""
+    """Files that this kind of host can't load, or should have of its own."""
     machines = [file.machine for file in case.inventory.files]
     usual = max(set(machines), key=machines.count) if machines else ""
     for file in case.inventory.files:
         if file.machine != usual:
             case.note(OTHER, f"made for {file.machine}", file.path)
+        if matches(file.soname or file.name, case.libraries.driver):
+            case.note(OTHER, "belongs to the NVIDIA driver, and may not fit the host's", file.path)
     for broken in case.inventory.unreadable:
         case.note(OTHER, broken.reason, broken.path)
 

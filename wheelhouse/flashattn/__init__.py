@@ -4,11 +4,11 @@ At lock time `recipe` pins a build, at create time `obtain` carries it out; `ins
 of the user's. `archs` and `outlook` say beforehand what would be built.
 """
 
-from wheelhouse.flashattn.archs import archs
+from wheelhouse.flashattn.architectures import archs
 from wheelhouse.flashattn.given import inspect
-from wheelhouse.flashattn.obtain import Builder, obtain
+from wheelhouse.flashattn.building import Builder, obtain
 from wheelhouse.flashattn.plan import Outlook, outlook
-from wheelhouse.flashattn.recipe import recipe
+from wheelhouse.flashattn.recipes import recipe
 from wheelhouse.flashattn.resources import Machine, this_machine
 
 __all__ = [

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from manifests.errors import IntegrityError
 from manifests.lock import Build
-from wheelhouse.flashattn import log, objects
-from wheelhouse.flashattn.archs import device
+from wheelhouse.flashattn import objects, output
+from wheelhouse.flashattn.architectures import device
 from wheelhouse.flashattn.isolation import dies_with_us, isolated
 from wheelhouse.flashattn.workspace import Workspace
 
@@ -70,12 +70,12 @@ def build_wheel(
     `progress` hears of translation units. Whatever interrupts it, the next call continues.
 
     Raises UsageError, FilesystemError or SourceError, with the compiler's own words and the log's
-    path; see `log.KNOWN`.
+    path; see `output.KNOWN`.
     """
     objects.drop_broken(workspace.source)
     out = workspace.emptied("out")
     scratch = workspace.emptied("tmp")
-    units = log.Units(build.units, progress)
+    units = output.Units(build.units, progress)
     status, tail = _run(
         (*isolated(), str(python), "-c", _HOOK, str(out)),
         workspace,
@@ -88,13 +88,13 @@ def build_wheel(
             "LC_ALL": "C.UTF-8",
             "CUDA_HOME": str(workspace.cuda),
             "MAX_JOBS": str(jobs),
-            "NINJA_STATUS": log.NINJA_STATUS,
+            "NINJA_STATUS": output.NINJA_STATUS,
             "PYTHONNOUSERSITE": "1",
             "PYTHONUNBUFFERED": "1",
         },
     )
     if status:
-        raise log.failure(tail, status, workspace.log)
+        raise output.failure(tail, status, workspace.log)
     wheels = sorted(out.glob("*.whl"))
     if len(wheels) != 1:
         raise IntegrityError(f"the build of {build.filename} made {len(wheels)} wheels")
@@ -103,7 +103,7 @@ def build_wheel(
 
 
 def _run(
-    command: Sequence[str], workspace: Workspace, units: log.Units, variables: Mapping[str, str]
+    command: Sequence[str], workspace: Workspace, units: output.Units, variables: Mapping[str, str]
 ) -> tuple[int, str]:
     """Exit status and the last lines of what was said; all of it goes to the log."""
     tail: deque[str] = deque(maxlen=_TAIL)

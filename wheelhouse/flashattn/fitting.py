@@ -26,8 +26,7 @@ _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
 _MANYLINUX = re.compile(r"manylinux_(\d+_\d+)_")
 #: C++ names that only torch's libraries have.
 _TORCH = re.compile(rb"_Z(?:T[VI])?NK?(?:3c10|2at|5torch)")
-_TORCH_LIBRARIES = ("libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so")
-_TORCH_LIBRARIES += ("libtorch_python.so",)
+_TORCH_LIBRARIES = re.compile(r"(?:.*/)?lib(?:c10|c10_cuda|torch_cpu|torch_cuda|torch_python)\.so")
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ def _resolved(wheel: Path, needs: Needs) -> Iterator[str]:
         return
     offered: set[bytes] = set()
     for member in _binaries(needs.torch_place):
-        if member.path.rpartition("/")[2] in _TORCH_LIBRARIES:
+        if _TORCH_LIBRARIES.fullmatch(member.path):
             offered |= {name for name, defined, _ in _symbols(member) if defined}
     for member in _binaries(wheel):
         asked = {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from manifests.console import size
 from wheelhouse.flashattn import resources
-from wheelhouse.flashattn.archs import archs
+from wheelhouse.flashattn.architectures import archs
 from wheelhouse.flashattn.tables import tables
 
 

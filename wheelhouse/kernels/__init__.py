@@ -42,7 +42,8 @@ def scan(place: Path, progress: Progress = ignore_progress, workers: int = 0) ->
             return inventory(_looks(found, progress, pool))
     except OSError as error:
         raise from_oserror(error, f"reading {place}", error.filename or place) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        # zipfile's RuntimeError: encrypted, or compressed in a way that no wheel is.
         raise IntegrityError(
             f"{place}: damaged ({error})", mend="fetch or copy it again, and compare its digest"
         ) from error

@@ -13,6 +13,7 @@ Headers of images have 64, 72, 80 or 112 bytes: newer compilers append fields. P
 compressed, and never looked at.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from functools import cache
@@ -23,14 +24,15 @@ from wheelhouse.kernels.malformed import Malformed
 from wheelhouse.kernels.sections import Buffer
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
+_MAGIC = re.compile(re.escape(MAGIC))  # searches half as fast again as `find`
 _CONTAINER = struct.Struct("<4sHHQ")
 _IMAGE = struct.Struct("<HHIQIIHHIIIQQQ")
 _KINDS = {1: PTX, 2: SASS, 8: LTO}
 _SPECIFIC_FLAG, _FAMILY_FLAG = 0x100000, 0x200000
 _CHUNK = 1 << 20  # bytes compared with zeros at a time
 
-#: A cubin with no kernel in it is smaller than this, uncompressed, and one with a kernel is larger:
-#: at most 2,048 and at least 2,856 bytes in 40 wheels of CUDA 10 to 13.
+#: What nvcc makes of a file without kernels has 584 to 1,904 bytes uncompressed, and the smallest
+#: cubin with a kernel 2,856, in 40 wheels of CUDA 10 to 13.
 _EMPTY = 2560
 
 
@@ -63,14 +65,13 @@ def embedded(view: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Con
 
     What only looks like one is passed over.
     """
-    position = view.find(MAGIC, start, end)
-    while position >= 0:
+    stop = start
+    while match := _MAGIC.search(view, stop, end):
         try:
-            found, stop = container(view, position, end)
-            yield position, stop, found
+            found, stop = container(view, match.start(), end)
+            yield match.start(), stop, found
         except Malformed:
-            stop = position + len(MAGIC)
-        position = view.find(MAGIC, stop, end)
+            stop = match.end()
 
 
 def container(view: Buffer, start: int, end: int) -> tuple[Container, int]:

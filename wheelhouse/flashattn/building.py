@@ -14,11 +14,11 @@ from manifests.errors import FilesystemError, TargetError
 from manifests.lock import COMPUTED, Build, Derived, Target, Wheel
 from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.flashattn import compiling, environment, finished, resources, toolkit, workspace
-from wheelhouse.flashattn.archs import device
+from wheelhouse.flashattn.architectures import device
 from wheelhouse.flashattn.environment import MakePython
 from wheelhouse.flashattn.fitting import Needs, glibc_floor, misfits
 from wheelhouse.flashattn.isolation import isolated
-from wheelhouse.flashattn.recipe import check_cuda
+from wheelhouse.flashattn.recipes import check_cuda
 from wheelhouse.flashattn.tables import tables
 from wheelhouse.sources import Sources
 from wheelhouse.store import Progress, Store, silent

@@ -10,7 +10,7 @@ from manifests.digests import hash_file, sha256
 from manifests.errors import IntegrityError, SourceError, TargetError, UsageError, from_oserror
 from manifests.lock import COMPUTED, PUBLISHED, Build, Patch, Target, Wheel
 from wheelhouse.fetch import Fetcher, Wanted
-from wheelhouse.flashattn.archs import archs, device
+from wheelhouse.flashattn.architectures import archs, device
 from wheelhouse.flashattn.fitting import minor
 from wheelhouse.flashattn.tables import Change, tables
 from wheelhouse.flashattn.workspace import replaced
