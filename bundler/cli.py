@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from bundler.commands import audit, create, elf, lock, plan, report, report_script
+from bundler.commands import audit, create, elf, kernels, lock, plan, report, report_script, stacks
 from bundler.options import EPILOG
 from manifests import __version__
 from manifests.console import Console
@@ -20,7 +20,7 @@ def bundle() -> None:
     """Carry a vLLM server and its model across an air gap as one verified object."""
 
 
-for _module in (create, plan, lock, audit, elf, report, report_script):
+for _module in (create, plan, lock, stacks, audit, kernels, elf, report, report_script):
     bundle.add_command(_module.command)
 
 

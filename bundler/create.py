@@ -155,6 +155,8 @@ def describe(
         ),
     )
     stack = choice.stack
+    # On a GPU the weights pass through the page cache, which gives way.
+    weights = snapshot.checkpoint.weight_bytes if stack.cuda is None else 0
     return Manifest(
         schema=FORMAT_VERSION,
         name=name,
@@ -168,7 +170,7 @@ def describe(
         needs=Needs(
             glibc=max(locked.target.glibc, stack.glibc, key=_numbers),
             cpu_flags=stack.cpu_flags,
-            memory=stack.server.memory + snapshot.checkpoint.weight_bytes,
+            memory=stack.server.memory + weights,
             gpus=passed.gpus,
             driver=driver_needed(stack, locked.target.gpus),
         ),

@@ -186,6 +186,12 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
                 f"{path}: was made for {option} {locked}, asked for is {wanted}",
                 mend=f"leave {option} away, or make another lock with `bundle lock`",
             )
+    if found.target.arch != choice.target.arch:
+        raise UsageError(
+            f"{path}: was made for {found.target.arch}, the target is {choice.target.arch}",
+            why="other requirements hold there, and other wheels",
+            mend="make another lock with `bundle lock`",
+        )
     if not choice.model.has(found.model):
         raise UsageError(
             f"{path}: was made for --model {found.model.source}, asked for is {request.model}",

@@ -49,6 +49,8 @@ def command(
     if not check:
         media.check_output(target.parent)
     draft = creating.draft(replace(request, lock=None), workshop)
+    for sentence in draft.sources.ignored:
+        console.say(f"note: {sentence}")
     if packages:
         older = locking.follow_lock(draft.request, draft.choice, target)
     made = _make(draft, console, older if packages else None, packages)

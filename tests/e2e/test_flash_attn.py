@@ -12,7 +12,6 @@ from manifests.errors import TargetError
 from manifests.lock import Target
 from tests.support.flashattn import cut
 from wheelhouse import elf, kernels
-from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.flashattn import Builder, Machine, inspect, obtain, recipe
 from wheelhouse.lockwheels import lock_requirements
 from wheelhouse.sources import from_settings
@@ -80,7 +79,7 @@ def built(parts):
 
 
 def test_it_is_built_without_a_network_and_checked(parts, built):
-    _, build, target, builder = parts
+    _, build, _, builder = parts
     wheel, units = built
     assert sum(units) == build.units
     assert wheel.filename.startswith(f"flash_attn-{VERSION}+{build.label}-cp")

@@ -129,6 +129,13 @@ def test_a_lock_of_another_request(follow, changes, told):
     assert "another lock" in caught.value.mend
 
 
+def test_b11_a_lock_of_another_architecture(follow):
+    arm = dataclasses.replace(LOCK, target=dataclasses.replace(LOCK.target, arch="aarch64"))
+    with pytest.raises(UsageError) as caught:
+        follow(arm)
+    assert "was made for aarch64, the target is x86_64" in caught.value.what
+
+
 def test_a_lock_of_a_folder_is_not_one_of_a_hub(follow, tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(UsageError, match="--model hf:Org/Name"):

@@ -14,7 +14,14 @@ from manifests.records import from_data, to_data
 from manifests.stack import Flavour, Repair, Server, Stack, stacks
 from tests.support.index import Index, serving, wheel
 from wheelhouse.install import check, install
-from wheelhouse.lockwheels import AUTO, Resolution, lock_requirements, lock_wheels, obtain
+from wheelhouse.lockwheels import (
+    AUTO,
+    Resolution,
+    lock_requirements,
+    lock_wheels,
+    obtain,
+    volume,
+)
 from wheelhouse.sources import Sources
 from wheelhouse.store import Store
 
@@ -124,6 +131,53 @@ def test_from_index_to_a_clean_prefix(index, store, lock, prefix, tmp_path):
     packages = prefix / f"lib/python{PYTHON}/site-packages"
     assert not list(packages.rglob("*.pyc"))
     assert not (packages / "pip").exists()
+
+
+def test_wheels_beyond_the_builders_glibc_are_installed(index, store, prefix, tmp_path):
+    index.add(wheel("newer", "1.0", "py3-none-manylinux_2_98_x86_64"))
+    sources = Sources(index.simple, timeout=5)
+    wheels = lock_requirements(
+        ["newer"],
+        date="",
+        python=Path(sys.executable),
+        target=Target(("cpu",), "2.98", PYTHON),
+        sources=sources,
+        store=store,
+        scratch=tmp_path / "scratch",
+    )
+    obtain(wheels, STACK, "plain", sources=sources, store=store)
+    install(wheels, prefix=prefix, store=store, scratch=tmp_path / "in")
+    assert check(prefix, tmp_path / "in") == ()
+    assert run(prefix, "import newer; print(newer.version)") == "1.0"
+
+
+def test_the_bytes_to_come_are_known_beforehand(index, store, lock, tmp_path):
+    flavour, wheels = lock()
+    seen = []
+    sources = Sources(index.simple, timeout=5)
+    other = Store(tmp_path / "other")
+    obtain(wheels, STACK, flavour, sources=sources, store=other, progress=seen.append)
+    assert volume(wheels) == sum(seen)
+    assert volume([dataclasses.replace(wheels[0], size=0), *wheels[1:]]) == 0
+
+
+def test_what_was_passed_over_is_told_again(index, lock, tmp_path):
+    (tmp_path / "folder").mkdir()
+    name, data = wheel("helper", "0.1+mine")
+    (tmp_path / "folder" / name).write_bytes(data)
+    sources = Sources(index.simple, (str(tmp_path / "folder"),), timeout=5)
+    told = []
+    lock(sources=sources, tell=told.append)
+    assert told[0].startswith("helper 0.1 is taken; 0.1+mine from")
+    lock(sources=sources, tell=told.append, offline=True)
+    assert told[0] == told[1]
+
+
+def test_another_gpu_is_the_same_question(index, lock):
+    first = lock()
+    asked = len(index.requests)
+    assert lock(target=dataclasses.replace(TARGET, gpus=("sm_90",), driver="535.1")) == first
+    assert len(index.requests) == asked
 
 
 def test_the_second_run_asks_nobody(index, store, lock):

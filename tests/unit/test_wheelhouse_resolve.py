@@ -249,8 +249,11 @@ def test_b07_other_bytes_under_one_name_are_refused(index, resolver, tmp_path):
     both = Sources(index.simple, (str(tmp_path),), timeout=5)
     assert resolver(sources=both).pick("app").digest_from == PUBLISHED
     (tmp_path / name).write_bytes(data + b"!")
-    with pytest.raises(IntegrityError, match="different bytes"):
+    with pytest.raises(IntegrityError, match="different bytes") as caught:
         resolver(sources=both).pick("app")
+    here, there = caught.value.findings
+    assert here == f"{hashlib.sha256(data + b'!').hexdigest()}  {tmp_path / name}"
+    assert there == f"{hashlib.sha256(data).hexdigest()}  {index.url}/files/{name}"
 
 
 def test_a_local_build_is_picked_only_by_its_name(index, resolver):

@@ -5,8 +5,8 @@ of the user's. `archs` and `outlook` say beforehand what would be built.
 """
 
 from wheelhouse.flashattn.architectures import archs
-from wheelhouse.flashattn.given import inspect
 from wheelhouse.flashattn.building import Builder, obtain
+from wheelhouse.flashattn.given import inspect
 from wheelhouse.flashattn.plan import Outlook, outlook
 from wheelhouse.flashattn.recipes import recipe
 from wheelhouse.flashattn.resources import Machine, this_machine

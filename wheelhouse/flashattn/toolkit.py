@@ -81,8 +81,9 @@ def missing(release: str, found: str) -> SourceError:
         why=f"PyPI has no wheel with nvcc {release}"
         if not tables().toolkit(release).requirements
         else "the recipe was made without compiler wheels",
-        mend=f"install CUDA {release}'s compilers (NVIDIA's packages cuda-nvcc-{_dashed(release)} and "
-        f"cuda-cudart-dev-{_dashed(release)}) and set CUDA_HOME to them, or bring a wheel with --flash-attn-wheel",
+        mend=f"install NVIDIA's packages cuda-nvcc-{_dashed(release)} and "
+        f"cuda-cudart-dev-{_dashed(release)} and set CUDA_HOME to them, "
+        "or bring a wheel with --flash-attn-wheel",
     )
 
 
