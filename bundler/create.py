@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bundler import building, conda, gates, media
+from bundler import attention, building, conda, gates, media
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
 from bundler.models import Snapshot, stream
 from bundler.request import Request
@@ -15,7 +15,7 @@ from manifests.bundle import Manifest, Member, Needs, ServedModel
 from manifests.choice import driver_needed
 from manifests.console import Console
 from manifests.errors import UsageError
-from manifests.lock import COMPUTED, Lock
+from manifests.lock import COMPUTED, Lock, Wheel
 from manifests.names import MEDIA_NAME, check_path
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import obtain
@@ -78,17 +78,17 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
     media.check_new(folder, request.force)
     media.check_output(request.output, weights)
     snapshot = _fetch(draft, locked, console)
+    built = attention.build(locked, request, draft.sources, workshop, console)
+    wheels = (*locked.wheels, *built)
     serving = building.build(
-        building.serving(locked.conda, locked.wheels, choice.stack.winning_libraries),
-        workshop,
-        console,
+        building.serving(locked.conda, wheels, choice.stack.winning_libraries), workshop, console
     )
     runtime = building.build(
         building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, console
     )
     passed = gates.check(serving, runtime, choice.stack, locked.target)
     locked = replace(locked, model=snapshot.model)
-    manifest = describe(name, request, choice, locked, snapshot, serving, runtime, passed)
+    manifest = describe(name, request, choice, locked, built, snapshot, serving, runtime, passed)
     size = manifest.archive_length(len(manifest.dump()))
     media.check_output(request.output, size)
     contents: dict[str, media.Opener] = {
@@ -138,6 +138,7 @@ def describe(
     request: Request,
     choice: Choice,
     locked: Lock,
+    built: tuple[Wheel, ...],
     snapshot: Snapshot,
     serving: building.Packed,
     runtime: building.Packed,
@@ -182,7 +183,7 @@ def describe(
         members=members,
         environment=serving.entries,
         runtime=runtime.entries,
-        derived=tuple(wheel.derived for wheel in locked.wheels if wheel.derived is not None),
+        derived=tuple(w.derived for w in (*locked.wheels, *built) if w.derived is not None),
         unpublished=_unpublished(locked),
     )
 

@@ -23,7 +23,7 @@ from manifests.errors import FilesystemError, IntegrityError, UsageError, from_o
 Opener = Callable[[], "Iterator[memoryview]"]
 INSTALLER = "install.sh"
 #: What a bundle's folder may hold; see `write`, and volumes and signatures beside it.
-_OURS = re.compile(rf"{re.escape(INSTALLER)}|{sums.FILE_NAME}(\.sig)?|.+\.tar(\.\d+)?")
+_OURS = re.compile(rf"{re.escape(INSTALLER)}|{sums.FILE_NAME}(\.sig)?|model\.sig|.+\.tar(\.\d+)?")
 
 
 def check_output(output: Path, size: int = 0) -> None:
@@ -91,15 +91,21 @@ def write(
     """
     data = manifest.dump()
     digest = bundle.digest_of(data)
-    with _new_folder(folder) as work:
-        with closing(Pieces(work, manifest, digest, len(data), volume_size)) as pieces:
-            _write_archive(pieces, manifest, data, contents, progress)
-            digests = pieces.finish()
-        script = render_installer(manifest, digest, pieces.names[0]).encode()
-        _write_file(work / INSTALLER, script, 0o755)
-        digests[INSTALLER] = bundle.digest_of(script)
-        _write_file(work / sums.FILE_NAME, sums.render(digests), 0o644)
+    with (
+        new_folder(folder) as work,
+        closing(Pieces(work, manifest, digest, len(data), volume_size)) as pieces,
+    ):
+        _write_archive(pieces, manifest, data, contents, progress)
+        seal(work, pieces, render_installer(manifest, digest, pieces.names[0]).encode())
     return digest
+
+
+def seal(work: Path, pieces: "Pieces", script: bytes) -> None:
+    """Write what lies beside a finished archive: install.sh and the list of all files."""
+    digests = pieces.finish()
+    _write_file(work / INSTALLER, script, 0o755)
+    digests[INSTALLER] = bundle.digest_of(script)
+    _write_file(work / sums.FILE_NAME, sums.render(digests), 0o644)
 
 
 class Pieces:
@@ -248,7 +254,7 @@ def _write_file(path: Path, data: bytes, mode: int) -> None:
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name when the block ends well, and vanishes when it does not."""
     missing = [path for path in folder.parents if not path.exists()]
     try:

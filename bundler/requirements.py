@@ -10,6 +10,7 @@ from pathlib import Path
 
 from manifests.errors import from_oserror
 from manifests.lock import COMPUTED, Lock, Wheel
+from wheelhouse.resolve import requirements_text
 
 
 def paths(lock: Path) -> tuple[Path, Path]:
@@ -37,10 +38,8 @@ def text(lock: Lock, wheels: Iterable[Wheel], what: str) -> str:
         f"target: {host}; holds for no other",
         "made by `bundle lock` of vllm-bundle from pip-tools' pins; not edited by hand",
     ]
-    lines = [f"# {line}" for line in header]
-    for wheel in sorted(wheels, key=lambda wheel: wheel.name):
-        lines += _entry(wheel)
-    return "".join(f"{line}\n" for line in lines)
+    entries = map(_entry, sorted(wheels, key=lambda wheel: wheel.name))
+    return _comment(*header) + "".join(entries)
 
 
 def write(lock: Lock, path: Path) -> tuple[Path, ...]:
@@ -78,11 +77,17 @@ def stale(lock: Lock, path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _entry(wheel: Wheel) -> Iterable[str]:
+def _entry(wheel: Wheel) -> str:
+    note = ""
     if wheel.derived is not None:
-        yield f"# no index has this one: made from {wheel.derived.origin}"
-        yield f"# (sha256 {wheel.derived.sha256})"
+        note = _comment(
+            f"no index has this one: made from {wheel.derived.origin}",
+            f"(sha256 {wheel.derived.sha256})",
+        )
     elif wheel.digest_from == COMPUTED:
-        yield f"# {wheel.filename} from a local folder: its digest was computed here"
-    yield f"{wheel.name}=={wheel.version} \\"
-    yield f"    --hash=sha256:{wheel.sha256}"
+        note = _comment(f"{wheel.filename} from a local folder: its digest was computed here")
+    return note + requirements_text((wheel,))
+
+
+def _comment(*lines: str) -> str:
+    return "".join(f"# {line}\n" for line in lines)

@@ -164,19 +164,28 @@ def load(path: Path) -> Lock:
     Raises UsageError where the file is missing, is not a lock, or is of a newer schema.
     """
     try:
-        data = canonical.loads(path.read_bytes())
+        return parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", mend="name a lock that exists") from None
+
+
+def parse(content: bytes, where: str) -> Lock:
+    """Read the bytes of a lock; `where` starts the sentences of errors.
+
+    Raises UsageError where they are not a lock, or one of a newer schema.
+    """
+    try:
+        data = canonical.loads(content)
         if isinstance(data, dict) and data.get("schema") != SCHEMA:
             raise UsageError(
-                f"{path}: schema {data.get('schema')}, this release reads {SCHEMA}",
+                f"{where}: schema {data.get('schema')}, this release reads {SCHEMA}",
                 mend="make the lock again with `bundle lock`",
             )
         found = from_data(Lock, data, "lock")
         _check(found)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", mend="name a lock that exists") from None
     except (ValueError, IntegrityError) as error:
         raise UsageError(
-            f"{path}: not a lock ({error})",
+            f"{where}: not a lock ({error})",
             why="a lock is written by `bundle lock` and is not edited by hand",
             mend="make it again with `bundle lock`",
         ) from None

@@ -7,16 +7,20 @@ byte has passed, so that a bad disc is named as soon as it can be.
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 
 from manifests import archive, sums, volumes
+from manifests.bundle import digest_of
 from manifests.digests import BackgroundHasher, sha256
 from manifests.errors import Damage, IntegrityError, SourceError, from_oserror
 from manifests.reader import COPY_AGAIN
 
 _PIECE = re.compile(r"(.+\.tar)(?:\.(\d{3}))?")
+INSTALLER = "install.sh"
+#: The line of install.sh that names the manifest; see installer/bundlectl/install.sh.
+EMBEDDED_DIGEST = re.compile(rb"^MANIFEST_SHA256=([0-9a-f]{64})$", re.MULTILINE)
 #: Asked for a folder that holds the named volume; None: there is none.
 NextMedium = Callable[[str], Path | None]
 
@@ -91,12 +95,66 @@ class Medium:
             for (_, number), digest in found
         ]
 
+    def places(self, piece: Piece) -> list[Path]:
+        """Wherever a piece lies; the first is read."""
+        paths = [folder / piece.name for folder in (self.folder, *self.others)]
+        return [path for path in paths if path.is_file()]
+
     def place(self, piece: Piece) -> Path | None:
         """Where a piece lies, if it is at hand."""
-        for folder in (self.folder, *self.others):
-            if (folder / piece.name).is_file():
-                return folder / piece.name
-        return None
+        return next(iter(self.places(piece)), None)
+
+    def installer(self) -> bytes:
+        """install.sh, which the list vouches for.
+
+        Raises IntegrityError where it is missing or altered, FilesystemError where it can't be
+        read.
+        """
+        expected = self.listed().get(INSTALLER, "no line in the list")
+        try:
+            script = (self.folder / INSTALLER).read_bytes()
+        except FileNotFoundError:
+            raise Damage(INSTALLER, expected, "no such file", mend=COPY_AGAIN) from None
+        except OSError as error:
+            raise from_oserror(error, "reading the medium") from error
+        if digest_of(script) != expected:
+            raise Damage(INSTALLER, expected, digest_of(script), mend=COPY_AGAIN)
+        return script
+
+    def check_lengths(self, length: int) -> None:
+        """Compare the sizes of the files that are at hand with the archive's, which is `length`.
+
+        Lengths come before digests: a volume that is cut off is named without reading it. Raises
+        Damage, FilesystemError where a file can't be looked at.
+        """
+        pieces = self.pieces()
+        try:
+            found = [path.stat().st_size if (path := self.place(p)) else None for p in pieces]
+        except OSError as error:
+            raise from_oserror(error, "looking at the medium") from error
+        wanted = volumes.lengths(length, found) if pieces[0].label is not None else [length]
+        for piece, size, expected in zip(pieces, found, wanted or found, strict=True):
+            if size not in (None, expected):
+                raise Damage(piece.name, f"{expected} bytes", f"{size} bytes", mend=COPY_AGAIN)
+
+
+def vouched(folder: Path, others: tuple[Path, ...] = ()) -> Medium:
+    """The medium that holds the manifest which its install.sh names.
+
+    Raises IntegrityError where list or install.sh are not as they were made, FilesystemError where
+    they can't be read.
+    """
+    medium = Medium(folder, others)
+    match = EMBEDDED_DIGEST.search(medium.installer())
+    if match is None:
+        raise IntegrityError(f"{INSTALLER}: names no manifest", mend=COPY_AGAIN)
+    return replace(medium, manifest_sha256=match[1].decode())
+
+
+def archive_of(name: str) -> str:
+    """The archive that a file name belongs to, as the whole or as a volume; empty for others."""
+    parts = _split(name)
+    return parts[0] if parts else ""
 
 
 def _split(name: str) -> tuple[str, int] | None:

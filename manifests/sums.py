@@ -12,8 +12,9 @@ from manifests.errors import IntegrityError
 from manifests.names import MEDIA_NAME
 
 FILE_NAME = "SHA256SUMS"
-#: The list itself and its detached signature are the only files without a line.
-UNLISTED = frozenset({FILE_NAME, f"{FILE_NAME}.sig"})
+#: The list itself and its detached signatures are the only files without a line; model.sig is
+#: OpenSSF's, for their tool.
+UNLISTED = frozenset({FILE_NAME, f"{FILE_NAME}.sig", "model.sig"})
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 

@@ -8,6 +8,8 @@ of one, can't be taken for each other. An archive in one piece has no label.
 
 import re
 import tarfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manifests.archive import BLOCK
@@ -108,3 +110,24 @@ def count_for(length: int, size: int) -> int:
             mend="choose a larger volume size",
         )
     return count
+
+
+def lengths(length: int, found: Sequence[int | None]) -> list[int] | None:
+    """Bytes that each volume of an archive of `length` bytes has to have.
+
+    All but the last are as long as each other, and no list says how long: each volume that was
+    `found` (its bytes; None: not at hand) votes. None where no size wins: then only the digests
+    can tell which volume is wrong.
+    """
+    others = len(found) - 1
+    votes = Counter(size - BLOCK for size in found[:-1] if size is not None)
+    if found[-1] is not None and others:
+        share, rest = divmod(length - (found[-1] - BLOCK), others)
+        if not rest:
+            votes[share] += 1
+    votes = Counter({v: n for v, n in votes.items() if 0 < length - others * v <= v})
+    ranked = votes.most_common(2)
+    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+        return None
+    full = ranked[0][0]
+    return [*[full + BLOCK] * others, length - others * full + BLOCK]

@@ -94,7 +94,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 def _settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
     """Settings for pip as variables: a command line, where secrets would show, is public."""
-    netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    netrc = Path(os.environ.get("NETRC") or Path(os.environ.get("HOME", "/"), ".netrc"))
     settings = {
         **{name: os.environ[name] for name in _NETWORK if name in os.environ},
         "NETRC": str(netrc.absolute()) if netrc.is_file() else "",

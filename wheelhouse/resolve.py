@@ -15,12 +15,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from manifests.digests import hash_file
-from manifests.errors import IntegrityError, SourceError, TargetError, from_oserror
-from manifests.lock import COMPUTED, PUBLISHED, Target, Wheel
+from manifests.errors import SourceError, TargetError
+from manifests.lock import Target, Wheel
 from wheelhouse import rivals
+from wheelhouse.described import describe
 from wheelhouse.fitness import Candidate, Judge, best
-from wheelhouse.index import Index, Link
+from wheelhouse.index import Index
 from wheelhouse.pins import Unresolved, compile_pins
 from wheelhouse.refusal import refusal, too_old
 from wheelhouse.rivals import Pin, Ruling
@@ -88,7 +88,7 @@ class Resolver:
         found = best(candidates)
         if found is None:
             raise self._refusal(wanted)
-        return _wheel(found, candidates)
+        return describe(found, candidates)
 
     def resolve(
         self,
@@ -215,49 +215,3 @@ def requirements_text(wheels: Sequence[Wheel]) -> str:
         f"{wheel.name}=={wheel.version} \\\n    --hash=sha256:{wheel.sha256}\n"
         for wheel in sorted(wheels, key=lambda wheel: wheel.name)
     )
-
-
-def _wheel(found: Candidate, candidates: Sequence[Candidate]) -> Wheel:
-    """A candidate as it stands in a lock.
-
-    Raises IntegrityError where two sources publish other bytes under its file name.
-    """
-    link = found.link
-    published = {
-        candidate.link.sha256: candidate.link
-        for candidate in candidates
-        if candidate.link.filename == link.filename and candidate.link.sha256
-    }
-    digest = link.sha256 or _hash(link)
-    if digest and set(published) - {digest}:
-        raise IntegrityError(
-            f"{link.filename}: two sources have different bytes under this name",
-            findings=[f"{digest}  {link.url}"]
-            + [f"{other}  {published[other].url}" for other in published if other != digest],
-            mend="remove the wrong one, or name only one of the sources",
-        )
-    if digest in published:
-        link = published[digest]
-    assert found.version is not None  # only judged files with a version are chosen
-    return Wheel(
-        name=canonicalize_name(link.filename.split("-")[0]),
-        version=str(found.version),
-        filename=link.filename,
-        url=f"file:{link.filename}" if link.local else link.url,
-        sha256=digest,
-        digest_from=PUBLISHED if link.sha256 else COMPUTED,
-        size=link.size,
-    )
-
-
-def _hash(link: Link) -> str:
-    if link.local is None:
-        raise SourceError(
-            f"{link.filename}: its source publishes no sha256 for it",
-            why="without one nothing could tell whether the file was altered on its way",
-            mend="download it by hand, check it, and name its folder with --find-links",
-        )
-    try:
-        return hash_file(link.local)
-    except OSError as error:
-        raise from_oserror(error, f"hashing {link.filename}", link.local) from error

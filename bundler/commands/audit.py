@@ -6,7 +6,6 @@ import click
 
 from bundler.options import EPILOG, voice
 from manifests import audit
-from manifests.audit.report import size_of
 from manifests.console import Console
 from manifests.errors import from_oserror
 from manifests.exitcodes import ExitCode
@@ -14,12 +13,19 @@ from manifests.exitcodes import ExitCode
 
 @click.command(name="audit", epilog=EPILOG)
 @click.argument("path", type=Path)
+@click.option(
+    "--volumes-in",
+    type=Path,
+    multiple=True,
+    metavar="DIR",
+    help="Another folder with volumes of the bundle; may be repeated.",
+)
 @voice
-def command(path: Path, console: Console) -> int:
+def command(path: Path, volumes_in: tuple[Path, ...], console: Console) -> int:
     """Check every byte of a bundle's folder or of an installation. Exit 0: intact, 1: not."""
     try:
-        with console.stage(f"audit {path}", size_of(path)) as progress:
-            report = audit.audit(path, progress)
+        with console.stage(f"audit {path}", audit.total(path, volumes_in)) as progress:
+            report = audit.audit(path, progress, volumes_in)
     except OSError as error:
         raise from_oserror(error, "auditing") from None
     console.result(report.as_record(), report.text())

@@ -58,6 +58,17 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _volumes_in(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--volumes-in",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="another folder with volumes of the bundle; may be repeated",
+    )
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; it raises UsageError for what it can't take."""
     shared = _Parser(add_help=False)
@@ -92,14 +103,7 @@ def parser() -> argparse.ArgumentParser:
             metavar="CHECK",
             help="take a failed check as a warning; it is kept in the receipt",
         )
-        sub.add_argument(
-            "--volumes-in",
-            action="append",
-            default=[],
-            type=Path,
-            metavar="DIR",
-            help="another folder with volumes of the bundle; may be repeated",
-        )
+        _volumes_in(sub)
         sub.add_argument(
             "--next-medium", action="store_true", help="ask for volumes that are not at hand"
         )
@@ -128,6 +132,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--max-tokens", type=_count, default=64, metavar="N")
     sub = command("audit", "compare every byte, name, mode and link with the manifest")
     sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
+    _volumes_in(sub)
     return whole
 
 

@@ -13,7 +13,6 @@ from bundlectl.arguments import command_first, parser
 from bundlectl.layout import Layout, check_prefix, default_prefix
 from bundlectl.process import Supervisor, signals_interrupt
 from manifests import audit, placement
-from manifests.audit.report import size_of
 from manifests.console import Console, size
 from manifests.errors import BundleError, ServerError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
@@ -226,9 +225,10 @@ def _ask(run: Run) -> int:
 
 def _audit(run: Run) -> int:
     path = run.arguments.path or run.arguments.media or run.layout.prefix
+    others = tuple(run.arguments.volumes_in)
     try:
-        with run.console.stage(f"audit {path}", size_of(path)) as progress:
-            report = audit.audit(path, progress)
+        with run.console.stage(f"audit {path}", audit.total(path, others)) as progress:
+            report = audit.audit(path, progress, others)
     except OSError as error:
         raise from_oserror(error, "auditing") from error
     run.console.result(report.as_record(), report.text())

@@ -5,9 +5,19 @@
 #   sh install.sh COMMAND …                                    the same as `bundlectl COMMAND …`
 #   sh install.sh --help
 #
+#   --key FILE            check SHA256SUMS.sig with this public key: PEM, .pub or allowed_signers
+#                         (PREFIX/etc/trusted-key.pem or PREFIX/etc/allowed_signers otherwise)
+#   --trust-digest HEX    the sha256 that SHA256SUMS has to have
+#
 # Trust: SHA256SUMS covers this script; this script names the manifest and the small Python runtime
 # by sha256; the manifest names every other byte. The runtime is checked before anything in it runs,
 # and reads the archive once, checking and unpacking in the same pass.
+#
+# A script can't vouch for itself: whoever can alter SHA256SUMS can alter this. Who trusts neither
+# the medium nor the way that it came runs one of these first, by hand, and then `sha256sum -c`:
+#
+#   openssl dgst -sha256 -verify PUB.pem -signature SHA256SUMS.sig SHA256SUMS
+#   ssh-keygen -Y verify -f ALLOWED -I WHO -n vllm-bundle -s SHA256SUMS.sig <SHA256SUMS
 #
 # Lines up to the first check end in '#', so that they still work when a medium turned LF into CR LF.
 case "$(head -n 1 "$0")" in *"$(printf '\r')") #
@@ -36,6 +46,9 @@ case $0 in
 esac
 here=$(cd -- "${here:-/}" && pwd -P)
 stage=
+cr=$(printf '\r')
+newline='
+'
 
 fail() { # CODE WHAT WHY MEND
   echo "error: $2" >&2
@@ -74,6 +87,146 @@ digest_of() { # FILE → sha256 in $digest
   digest=${digest%% *}
 }
 
+# Where an operator keeps the keys that he trusts; the defaults are those of bundlectl.
+find_key() { # FORM → $key, if there is one
+  if [ -z "$prefix" ]; then
+    uid=
+    while read -r name _ uid _; do
+      [ "$name" != Uid: ] || break
+    done </proc/self/status
+    case $uid,${XDG_DATA_HOME:-},${HOME:-} in
+      0,*) prefix=/opt/vllm-bundle ;;
+      *,/*,*) prefix=$XDG_DATA_HOME/vllm-bundle ;;
+      *) prefix=${HOME:-}/.local/share/vllm-bundle ;;
+    esac
+  fi
+  for name in trusted-key.pem allowed_signers; do
+    [ -e "$prefix/etc/$name" ] || [ -h "$prefix/etc/$name" ] || continue
+    key=$prefix/etc/$name
+    case $1,$name in openssl,*.pem | ssh-keygen,allowed_signers) return ;; esac
+  done
+}
+
+look_at_key() { # → $kind: pem, pub or allowed; $lines: an allowed_signers file of a .pub file
+  kind='' lines=
+  case $key in -*) key=./$key ;; esac
+  [ -f "$key" ] && [ -r "$key" ] || fail 2 "$key: no key file that can be read" "" \
+    "name the file of a public key with --key"
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in
+      *"PRIVATE KEY-----"*)
+        fail 2 "$key: holds a private key; a public one is needed here" \
+          "a private key belongs on the machine that signs, and nowhere else" \
+          "openssl pkey -in $key -pubout, or: ssh-keygen -y -f $key" ;;
+      "-----BEGIN PUBLIC KEY-----"*) kind=pem ;;
+      "#"*) continue ;;
+      "ssh-"[er]*" "* | "ecdsa-sha2-"*" "* | "sk-"*" "*)
+        kind=pub lines="${lines}vllm-bundle $line$newline" ;;
+      *" ssh-"[er]*" "* | *" ecdsa-sha2-"*" "* | *" sk-"*" "*) kind=allowed ;;
+      *) continue ;;
+    esac
+    case $kind,$line in
+      p[eu]m,*) ;;
+      *,*"$cr") fail 2 "$key: its lines end in CR LF" "" "copy it again in binary mode" ;;
+    esac
+  done <"$key"
+}
+
+untrusted() { # WHY
+  fail 1 "SHA256SUMS.sig: the signature is not good" "$1" \
+    "don't use the bundle; get it and the public key again, each by its own road"
+}
+
+# Signatures are checked by what the host has, never by anything from the medium.
+need_tool() { # NAME
+  case $(command -v "$1" 2>/dev/null) in
+    "$here"/*) ;;
+    /*) return 0 ;;
+  esac
+  [ -z "$trusted" ] || return 1
+  fail 5 "this host has no $1, and the signature can be checked by nothing else" "" \
+    "compare the digest of SHA256SUMS instead: --trust-digest HEX"
+}
+
+check_openssl() {
+  openssl pkey -pubin -in "$key" -noout >/dev/null 2>&1 ||
+    fail 2 "$key: openssl can't read it as a public key" "" "copy it again in binary mode"
+  output=$(openssl dgst -sha256 -verify "$key" -signature "$signature" "$list" 2>/dev/null) &&
+    [ "$output" = "Verified OK" ] ||
+    untrusted "another key made it, or it or SHA256SUMS was altered ($key, openssl)"
+  verified="Good signature by the key in $key (openssl)"
+}
+
+check_ssh() {
+  signers=$key who=vllm-bundle
+  if [ "$kind" = pub ]; then
+    stage=$(mktemp -d "${TMPDIR:-/tmp}/vllm-bundle.XXXXXX") ||
+      fail 4 "no folder for a temporary file" "" "set TMPDIR to a folder that is writable"
+    signers=$stage/allowed_signers
+    printf '%s' "$lines" >"$signers"
+  else
+    who=$(ssh-keygen -Y find-principals -s "$signature" -f "$signers" 2>&1) ||
+      ssh_failed "$who" "the key that made it is not in $key"
+    who=${who%%"$newline"*}
+  fi
+  verified=$(ssh-keygen -Y verify -f "$signers" -I "$who" -n vllm-bundle -s "$signature" \
+    <"$list" 2>&1) || ssh_failed "$verified" "ssh-keygen said"
+  cleanup
+  stage=
+}
+
+ssh_failed() { # OUTPUT WHY
+  case $1 in
+    *" option -- "*) fail 5 "this host's ssh-keygen is too old to check signatures" \
+      "OpenSSH 8.2 and newer do" "compare the digest of SHA256SUMS: --trust-digest HEX" ;;
+  esac
+  untrusted "$2: $1"
+}
+
+# The one thing that everything else follows from. Nothing else of the medium is read before.
+check_trust() {
+  list=$here/SHA256SUMS signature=$here/SHA256SUMS.sig trusted='' verified=
+  for file in "$list" "$signature"; do
+    [ ! -h "$file" ] || damaged "${file##*/}: a link where a file has to be" ""
+    [ -f "$file" ] || [ ! -e "$file" ] || damaged "${file##*/}: not a regular file" ""
+  done
+  [ -f "$list" ] || damaged "SHA256SUMS: missing" ""
+  if [ -n "$digest_given" ]; then
+    case ${#wanted},$wanted in
+      *[!0-9a-f,]* | [!6]* | 6[!4]* | 64[!,]*)
+        fail 2 "--trust-digest: not 64 hex digits in lower case" "" \
+          "give what sha256sum printed for SHA256SUMS on the machine that made the bundle" ;;
+    esac
+    digest_of "$list"
+    [ "$digest" = "$wanted" ] || fail 1 "SHA256SUMS: not the one that is trusted" \
+      "expected sha256 $wanted, found $digest" \
+      "don't use the bundle; get it and the digest again, each by its own road"
+    trusted=1
+  fi
+  form=openssl first=
+  [ ! -f "$signature" ] || IFS= read -r first <"$signature" || :
+  case $first in "-----BEGIN SSH SIGNATURE-----"*) form=ssh-keygen ;; esac
+  [ -n "$key_given" ] || find_key "$form"
+  if [ -z "$key$key_given" ]; then
+    [ -n "$trusted" ] || [ ! -e "$signature" ] ||
+      echo "note: the signature was NOT verified: name the public key with --key FILE" >&2
+    return 0
+  fi
+  look_at_key
+  [ -e "$signature" ] || fail 1 "SHA256SUMS.sig: missing, and $key is the key that is trusted" \
+    "the bundle is not signed, or its signature was left behind" \
+    "copy the signature too, or have the bundle signed: bundle sign"
+  case $form,$kind in
+    openssl,pem | ssh-keygen,pub | ssh-keygen,allowed) ;;
+    *,) fail 2 "$key: no public key" "" "give a PEM, .pub or allowed_signers file" ;;
+    *) fail 1 "SHA256SUMS.sig: is for $form, or damaged, and the key in $key is for another tool" \
+      "" "give a PEM file for openssl, a .pub or allowed_signers file for ssh-keygen" ;;
+  esac
+  need_tool "$form" || return 0
+  case $form in openssl) check_openssl ;; *) check_ssh ;; esac
+  [ -n "$quiet" ] || echo "$verified" >&2
+}
+
 # Whether a name is the archive, or one of its volumes.
 is_piece() {
   case $1 in
@@ -84,17 +237,15 @@ is_piece() {
 
 # `sha256sum -c` ignores comments, links and unlisted files; this does not.
 check_list() {
-  list="$here/SHA256SUMS"
-  [ -f "$list" ] && [ ! -h "$list" ] || damaged "SHA256SUMS: missing" ""
   names="/"
   while IFS= read -r line || [ -n "$line" ]; do
     sum=${line%%  *}
     name=${line#*  }
     case $line in
-      *"$(printf '\r')"*) damaged "SHA256SUMS: its lines end in CR LF" "" ;;
+      *"$cr"*) damaged "SHA256SUMS: its lines end in CR LF" "" ;;
     esac
     case $name in
-      '' | *[!A-Za-z0-9_.+@-]* | [.+@-]* | SHA256SUMS | SHA256SUMS.sig)
+      '' | *[!A-Za-z0-9_.+@-]* | [.+@-]* | SHA256SUMS | SHA256SUMS.sig | model.sig)
         damaged "SHA256SUMS: malformed line: $line" "" ;;
     esac
     case $sum in
@@ -125,6 +276,8 @@ check_list() {
     name=${file##*/}
     [ -e "$file" ] || [ -h "$file" ] || continue
     case "$name" in SHA256SUMS | SHA256SUMS.sig) continue ;; esac
+    # OpenSSF's signature, which is for other tools.
+    if [ "$name" = model.sig ] && [ -f "$file" ] && [ ! -h "$file" ]; then continue; fi
     case $names in
       */"$name"/*) ;;
       *) damaged "$name: lies beside the bundle and is not in SHA256SUMS" "" ;;
@@ -172,12 +325,34 @@ start_runtime() {
 }
 
 main() {
-  check_tools
-  check_host
-  check_list
+  # What only this script understands is taken out of the words; bundlectl gets the rest.
+  key='' key_given='' wanted='' digest_given='' prefix='' quiet='' expected=
+  for word; do
+    shift
+    case $expected,$word in
+      key,*) key=$word expected='' && continue ;;
+      digest,*) wanted=$word expected='' && continue ;;
+      prefix,*) prefix=$word expected= ;;
+      ,--key) expected=key key_given=1 && continue ;;
+      ,--key=*) key=${word#*=} key_given=1 && continue ;;
+      ,--trust-digest) expected=digest digest_given=1 && continue ;;
+      ,--trust-digest=*) wanted=${word#*=} digest_given=1 && continue ;;
+      ,--prefix) expected=prefix ;;
+      ,--prefix=*) prefix=${word#*=} ;;
+      ,--quiet | ,--json) quiet=1 ;;
+    esac
+    set -- "$@" "$word"
+  done
+  case $expected in
+    key | digest) fail 2 "the last option has no value" "" "see: sh install.sh --help" ;;
+  esac
   trap cleanup EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
+  check_tools
+  check_host
+  check_trust
+  check_list
   start_runtime
   # From here on bundlectl takes the signals, and removes the folder when it ends.
   trap - EXIT HUP

@@ -5,7 +5,6 @@ by side in two threads.
 """
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,17 +22,25 @@ from manifests.audit.report import (
 from manifests.console import Progress, ignore_progress
 from manifests.digests import CountingReader, chunks, hash_file
 from manifests.errors import BundleError, Damage, IntegrityError
-from manifests.medium import ArchiveStream, Medium
+from manifests.medium import (
+    EMBEDDED_DIGEST,
+    INSTALLER,
+    ArchiveStream,
+    Medium,
+    Piece,
+    archive_of,
+)
 from manifests.reader import BundleReader
 
-#: The line of install.sh that names the manifest; see installer/install.sh.
-EMBEDDED_DIGEST = re.compile(rb"^MANIFEST_SHA256=([0-9a-f]{64})$", re.MULTILINE)
-INSTALLER_NAME = "install.sh"
 
+def audit_media(
+    folder: Path, progress: Progress = ignore_progress, others: tuple[Path, ...] = ()
+) -> Report:
+    """Audit the list, what it does not list, and every member of the archive.
 
-def audit_media(folder: Path, progress: Progress = ignore_progress) -> Report:
-    """Audit the list, what it does not list, and every member of the archive."""
-    medium = Medium(folder)
+    `others` are further folders with volumes; what else lies there is none of the bundle's.
+    """
+    medium = Medium(folder, others)
     try:
         listed = medium.listed()
         pieces = medium.pieces()
@@ -42,22 +49,50 @@ def audit_media(folder: Path, progress: Progress = ignore_progress) -> Report:
         return Report("media", str(folder), (), 0, 0, (finding,))
     present = dict(tree.walk(folder))
     regular = {name for name, entry in present.items() if tree.kind_of(entry) == tree.FILE}
+    places = {piece.name: medium.places(piece) for piece in pieces}
     findings = _unlisted(present, listed)
     findings += [
         Finding(MISSING, name, f"a file with sha256 {digest}")
         for name, digest in listed.items()
-        if name not in present
+        if name not in present and not places.get(name)
     ]
-    digest, archived = "", {piece.name for piece in pieces}
-    if archived <= regular:
+    findings += _stale(medium, pieces)
+    digest, archived = "", set(places)
+    if all(places.values()) and archived.isdisjoint(present.keys() - regular):
         digest, inside = _audit_archive(medium, progress)
         findings += inside
-    apart = regular - archived if digest else regular  # what was not hashed on the way
-    findings += _hash_each(folder, {n: d for n, d in listed.items() if n in apart})
-    findings += _embedded(folder / INSTALLER_NAME, digest)
-    size = sum(present[name].stat().st_size for name in listed if name in regular)
+    # What was not hashed on the way: all that is no volume, and second copies of volumes.
+    apart = {name: [folder / name] for name in regular & listed.keys() - archived}
+    apart |= {name: found[1 if digest else 0 :] for name, found in places.items()}
+    findings += _hash_each(medium, listed, apart)
+    findings += _embedded(folder / INSTALLER, digest)
+    covered = [folder / name for name in regular & listed.keys() - archived]
+    covered += [path for found in places.values() for path in found]
+    size = sum(path.stat().st_size for path in covered)
     digests = (digest,) if digest else ()
     return Report("media", str(folder), digests, len(listed), size, tuple(findings))
+
+
+def media_size(folder: Path, others: tuple[Path, ...] = ()) -> int:
+    """Bytes that an audit of the archive reads, for a progress bar; 0 where that is not known."""
+    try:
+        medium = Medium(folder, others)
+        return sum(path.stat().st_size for p in medium.pieces() for path in medium.places(p)[:1])
+    except (BundleError, OSError):
+        return 0
+
+
+def _stale(medium: Medium, pieces: list[Piece]) -> list[Finding]:
+    """Volumes in the other folders that the list does not name, and links in place of volumes."""
+    known = {piece.name for piece in pieces}
+    findings = []
+    for folder in medium.others:
+        for path in sorted(folder.iterdir()):
+            if path.name in known and path.is_symlink():
+                findings.append(Finding(LINK, str(path), tree.FILE, tree.LINK))
+            elif path.name not in known and archive_of(path.name) == archive_of(pieces[0].name):
+                findings.append(Finding(EXTRA, str(path), found="a volume that is not listed"))
+    return findings
 
 
 def _unlisted(present: dict[str, "os.DirEntry[str]"], listed: dict[str, str]) -> list[Finding]:
@@ -71,16 +106,20 @@ def _unlisted(present: dict[str, "os.DirEntry[str]"], listed: dict[str, str]) ->
     return findings
 
 
-def _hash_each(folder: Path, listed: dict[str, str]) -> list[Finding]:
+def _hash_each(
+    medium: Medium, listed: dict[str, str], apart: dict[str, list[Path]]
+) -> list[Finding]:
     findings = []
-    for name, expected in listed.items():
-        try:
-            found = hash_file(folder / name)
-        except OSError as error:
-            findings.append(Finding(UNREADABLE, name, found=error.strerror or str(error)))
-            continue
-        if found != expected:
-            findings.append(Finding(ALTERED, name, expected, found))
+    for name, paths in apart.items():
+        for path in paths:
+            told = name if path.parent == medium.folder else str(path)
+            try:
+                found = hash_file(path)
+            except OSError as error:
+                findings.append(Finding(UNREADABLE, told, found=error.strerror or str(error)))
+                continue
+            if found != listed[name]:
+                findings.append(Finding(ALTERED, told, listed[name], found))
     return findings
 
 

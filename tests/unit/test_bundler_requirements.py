@@ -29,11 +29,16 @@ EMPTY = Lock(
 
 
 def pip(index, *words):
-    settings = {"PIP_INDEX_URL": index.simple, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    settings = {
+        "PIP_INDEX_URL": index.simple,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
     return subprocess.run(
         [sys.executable, "-m", *words],
-        env=clean | settings | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        env=clean | settings,
         capture_output=True,
         text=True,
         check=False,

@@ -384,3 +384,9 @@ def test_large_wheels_are_not_fetched_to_resolve(index, resolver):
     index.add(wheel("lib", "1.0"))
     assert pins(resolver().resolve(["big"])) == {"big": "1.0", "lib": "1.0"}
     assert "" not in index.transfers(big.filename)  # ranges, and never the whole
+
+
+def test_setuptools_is_a_package_like_any_other(index, resolver):
+    index.add(wheel("app", "1.0", requires=["setuptools>=77"]))
+    index.add(wheel("setuptools", "80.0"))
+    assert pins(resolver().resolve(["app"])) == {"app": "1.0", "setuptools": "80.0"}

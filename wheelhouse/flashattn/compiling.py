@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +109,7 @@ def _run(
     """Exit status and the last lines of what was said; all of it goes to the log."""
     tail: deque[str] = deque(maxlen=_TAIL)
     with (
-        workspace.log.open("a", encoding="utf-8") as kept,
+        workspace.log.open("ab", buffering=0) as kept,
         subprocess.Popen(
             command,
             cwd=workspace.source,
@@ -126,8 +127,8 @@ def _run(
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                kept.write(line)
-                kept.flush()
+                with suppress(OSError):  # a full disk must not hide what the compiler says of it
+                    kept.write(line.encode())
                 tail.append(line)
                 units.take(line)
             return process.wait(), "".join(tail)

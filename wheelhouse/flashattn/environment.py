@@ -6,6 +6,7 @@ is compiled against exactly the torch that will serve (Dao-AILab/flash-attention
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ def make(build: Build, workspace: Workspace, store: Store, make_python: MakePyth
     """
     python = workspace.env / "bin/python"
     if not (workspace.env / _READY).exists():
-        workspace.emptied("python").rmdir()
-        workspace.emptied("env")
+        for folder in (workspace.python, workspace.env):
+            shutil.rmtree(folder, ignore_errors=True)
         base = make_python(workspace.python)
         _run([str(base), "-m", "venv", "--without-pip", "--symlinks", str(workspace.env)])
         wheels = (*build.environment, *build.toolkit)

@@ -92,16 +92,13 @@ def check_host_compiler(toolkit: Toolkit, path: str, program: str = "c++") -> st
 
     Raises UsageError where there is none, or one that is newer than nvcc accepts.
     """
-    try:
-        found = shutil.which(program, path=path) or program
-        done = subprocess.run(
-            [found, "-dumpfullversion"], capture_output=True, text=True, check=False
-        )
-    except OSError:
+    found = shutil.which(program, path=path)
+    if found is None:
         raise UsageError(
             f"there is no C++ compiler ({program}) on this machine",
             mend="install one (Debian, Ubuntu: `apt install g++`), then run the same command again",
-        ) from None
+        )
+    done = subprocess.run([found, "-dumpfullversion"], capture_output=True, text=True, check=False)
     version = done.stdout.strip()
     major = version.partition(".")[0]
     if toolkit.gcc and major.isdigit() and int(major) > toolkit.gcc:

@@ -1,0 +1,175 @@
+"""Every attack of the table: refused before harm, by name, with the exit status that says so."""
+
+import hashlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bundlectl import cli
+from manifests.audit import audit
+from manifests.errors import BundleError
+from manifests.exitcodes import ExitCode
+from tests.support.attacks import (
+    ATTACKS,
+    LARGE_MODEL,
+    SCRIPT,
+    VOLUME,
+    BundleSimulator,
+    boundaries,
+    regions,
+)
+from tests.support.simulator import ENVIRONMENT, Simulator
+
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def snapshot(root: Path) -> dict[str, tuple]:
+    """Everything below a folder but what an installer may leave for its next run."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.endswith(".partial")]
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            status = path.lstat()
+            kind = stat.S_IFMT(status.st_mode)
+            content = ""
+            if kind == stat.S_IFREG:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            elif kind == stat.S_IFLNK:
+                content = str(path.readlink())
+            found[str(path.relative_to(root))] = (kind, stat.S_IMODE(status.st_mode), content)
+    return {path: what for path, what in found.items() if not path.startswith("host/state/journal/")}
+
+
+class Place:
+    """A host with an earlier release, and something precious beside it."""
+
+    def __init__(self, root: Path, capsys) -> None:
+        self.root = root
+        self.prefix = root / "host"
+        self._capsys = capsys
+
+    def reader(self, bundle: BundleSimulator) -> tuple[int, str]:
+        """What install.sh hands over to, in this process."""
+        words = ["--media", str(bundle.folder), "--manifest", bundle.named_digest()]
+        words += ["--prefix", str(self.prefix), "--ignore", "port", "install", "--no-start"]
+        code = cli.main(words)
+        return code, self._capsys.readouterr().err
+
+    def script(self, bundle: BundleSimulator, *shell: str) -> tuple[int, str]:
+        """install.sh itself; the simulated runtime that it starts does nothing."""
+        command = [*(shell or ("sh",)), str(bundle.script), "--prefix", str(self.prefix)]
+        done = subprocess.run(
+            command,
+            env={"PATH": PATH, "HOME": str(self.root), "TMPDIR": str(self.root)},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stderr.decode("utf-8", "backslashreplace")
+
+    def clear(self) -> None:
+        """Forget what a refused install has left, so that no attack profits from another."""
+        for path in self.prefix.glob("*/*.partial"):
+            shutil.rmtree(path)
+        for path in self.prefix.glob("state/journal/*"):
+            path.unlink()
+        for path in self.root.glob("vllm-bundle.*"):
+            raise AssertionError(f"install.sh has left {path}")
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    root = tmp_path_factory.mktemp("scratch")
+    (root / "outside").mkdir()
+    (root / "outside/precious").write_text("kept")
+    earlier = Simulator(name="earlier+stack+cpu")
+    folder, digest = earlier.write(root / "earlier")
+    words = ["--media", str(folder), "--manifest", digest, "--prefix", str(root / "host")]
+    assert cli.main([*words, "--ignore", "port", "install", "--no-start", "--quiet"]) == 0
+    return root
+
+
+@pytest.fixture
+def place(ground, capsys):
+    kept = {number: signal.getsignal(number) for number in (1, 2, 15)}
+    yield Place(ground, capsys)
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def simulated(place):
+    """Makes a bundle to attack; it goes when the test ends."""
+    made = []
+
+    def make(volumes: bool = False, **content) -> BundleSimulator:
+        if volumes:
+            content = {"model": LARGE_MODEL, **content}
+        bundle = BundleSimulator(place.root / "work", Simulator(**content), VOLUME * volumes)
+        made.append(bundle)
+        return bundle
+
+    yield make
+    shutil.rmtree(place.root / "work", ignore_errors=True)
+    place.clear()
+
+
+def refused(place: Place, bundle: BundleSimulator, door: str) -> tuple[int, str]:
+    """Install, and prove that nothing came of it."""
+    before = snapshot(place.root)
+    code, told = (place.script if door == SCRIPT else place.reader)(bundle)
+    after = snapshot(place.root)
+    after.pop("host/state/install.lock", None)
+    before.pop("host/state/install.lock", None)
+    assert after == before
+    assert "Traceback" not in told
+    assert told.count("error:") == 1, told
+    return code, told
+
+
+def not_intact(bundle: BundleSimulator) -> bool:
+    try:
+        report = audit(bundle.folder)
+    except BundleError as error:
+        return error.exit_code != ExitCode.OK
+    report.text().encode("utf-8", "strict")
+    return not report.intact
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_every_attack_is_refused_by_name(simulated, place, attack):
+    bundle = simulated(attack.volumes)
+    attack.commit(bundle)
+    code, told = refused(place, bundle, attack.door)
+    assert code == attack.code, told
+    assert attack.told in told
+    if attack.audited:
+        assert not_intact(bundle)
+
+
+@pytest.mark.parametrize("region", regions())
+def test_a_flipped_bit_anywhere(simulated, place, region):
+    start, stop = regions()[region]
+    for spot in sorted({start, (start + stop) // 2, stop - 1}):
+        bundle = simulated()
+        bundle.flip(spot)
+        code, _ = refused(place, bundle, "reader")
+        assert code == ExitCode.INTEGRITY, spot
+        assert not_intact(bundle)
+        shutil.rmtree(bundle.root)
+        place.clear()
+
+
+@pytest.mark.parametrize("length", boundaries())
+def test_cut_off_anywhere(simulated, place, length):
+    bundle = simulated()
+    bundle.cut(length)
+    code, _ = refused(place, bundle, "reader")
+    assert code == ExitCode.INTEGRITY
+    assert not_intact(bundle)
