@@ -50,11 +50,11 @@ def medium_of(paths: Sequence[Path], others: Sequence[Path] = ()) -> Medium:
     bundle, IntegrityError where they hold parts of two, or the list's install.sh is not there.
     """
     folders = list(dict.fromkeys(_folder_of(path) for path in (*paths, *others)))
-    lists = {folder: _list_in(folder) for folder in folders}
+    lists = {folder: _list_in(folder) for folder in map(_folder_of, paths)}
     with_list = [folder for folder, data in lists.items() if data is not None]
     if not with_list:
         raise UsageError(
-            f"{', '.join(map(str, folders))}: no bundle",
+            f"{', '.join(map(str, lists))}: no bundle",
             why=f"a bundle's folder holds {sums.FILE_NAME}",
             mend="name the folder that `bundle create` wrote, or the volume beside the list",
         )

@@ -18,7 +18,7 @@ from manifests.errors import UsageError
 from manifests.lock import COMPUTED, Lock, Wheel
 from manifests.names import MEDIA_NAME, check_path
 from wheelhouse.fetch import Fetcher
-from wheelhouse.lockwheels import obtain
+from wheelhouse.lockwheels import obtain, volume
 from wheelhouse.sources import Sources, from_settings
 
 
@@ -118,9 +118,10 @@ def _fetch(draft: Draft, locked: Lock, console: Console) -> Snapshot:
         ):
             source = open_channel(request.channel, scratch)
             conda.fetch(missing, source, fetcher, progress)
-    with console.stage(f"fetch {len(locked.wheels)} wheels") as progress:
+    wheels = (*locked.wheels, *locked.runtime_wheels)
+    with console.stage(f"fetch {len(locked.wheels)} wheels", volume(wheels)) as progress:
         obtain(
-            (*locked.wheels, *locked.runtime_wheels),
+            wheels,
             draft.choice.stack,
             locked.flavour,
             sources=draft.sources,

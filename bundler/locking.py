@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import conda, hostchannel
+from bundler import attention, conda, hostchannel
 from bundler.models import ModelSource, resolve
 from bundler.request import Request
 from bundler.target import check_processor, describe
@@ -79,6 +79,7 @@ def choose(request: Request, workshop: Workshop) -> Choice:
             mend="leave --stack away to have one chosen, or mend what is lacking on the target",
         )
     check_processor(described, chosen)
+    attention.check(request, chosen, replace(asked, glibc=glibc, python=python), workshop)
     source = resolve(
         request.model,
         workshop.store,
@@ -151,6 +152,16 @@ def make_lock(
                 offline=request.offline,
                 tell=notes.append,
             )
+        brought, builds = attention.pin(
+            request,
+            chosen,
+            target,
+            wheels,
+            python=interpreter / "bin/python",
+            sources=sources,
+            workshop=workshop,
+            scratch=_made(scratch / "flash-attn"),
+        )
     for note in dict.fromkeys(notes):
         console.say(f"note: {note}")
     return Lock(
@@ -162,9 +173,10 @@ def make_lock(
         flavour=flavour,
         conda=packages,
         runtime_conda=runtime,
-        wheels=wheels,
+        wheels=(*wheels, *brought),
         runtime_wheels=runtime_wheels,
         model=model,
+        builds=builds,
     )
 
 
@@ -191,6 +203,12 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
             f"{path}: was made for {found.target.arch}, the target is {choice.target.arch}",
             why="other requirements hold there, and other wheels",
             mend="make another lock with `bundle lock`",
+        )
+    asks = attention.wanted(request, choice.stack)
+    if asks and not found.builds and not any(w.name == "flash-attn" for w in found.wheels):
+        raise UsageError(
+            f"{path}: holds no flash-attn, and the request asks for it",
+            mend="make another lock with `bundle lock --with-flash-attn` or --flash-attn-wheel",
         )
     if not choice.model.has(found.model):
         raise UsageError(

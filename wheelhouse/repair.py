@@ -202,7 +202,8 @@ def _info(path: str, executable: bool = False) -> zipfile.ZipInfo:
 
 
 def _put(derived: zipfile.ZipFile, path: str, data: bytes) -> record.Row:
-    derived.writestr(_info(path), data)
+    # pip installs scripts with the mode that they have in the archive.
+    derived.writestr(_info(path, executable=".data/scripts/" in path), data)
     return record.of_bytes(path, data)
 
 

@@ -134,6 +134,22 @@ def test_the_same_bytes_wherever_and_whenever(broken, tmp_path):
     assert done.stdout.strip() == first.sha256
 
 
+def test_an_added_program_runs_once_it_is_installed(tmp_path, store):
+    name, data = wheel("broken-thing", "1.0")
+    (tmp_path / name).write_bytes(data)
+    program = {"broken_thing-1.0+cc.data/scripts/say": '#!/bin/sh\nexec echo "${0%/*}" "$@"\n'}
+    change = Repair("broken-thing==1.0", "it lacks a program", label="cc", add=program)
+    made = repair(tmp_path / name, published(name, data), change, store)
+    place = tmp_path / made.filename
+    place.symlink_to(store.path(made.sha256))
+    words = ["install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"]
+    root = tmp_path / "root"
+    pip = [sys.executable, "-m", "pip", *words, "--target", root, place]
+    subprocess.run(pip, check=True)
+    said = subprocess.run([root / "bin/say", "a b"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"{root}/bin a b\n"
+
+
 def test_rebuilding_gives_the_locked_digest_or_says_why_not(broken, store, tmp_path):
     path, origin_record = broken
     made = repair(path, origin_record, CHANGE, store)

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from manifests.console import size
-from manifests.errors import FilesystemError, TargetError
+from manifests.errors import FilesystemError, TargetError, from_oserror
 from manifests.lock import COMPUTED, Build, Derived, Target, Wheel
 from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.flashattn import compiling, environment, finished, resources, toolkit, workspace
@@ -35,6 +35,7 @@ class Builder:
     offline: bool = False
     machine: resources.Machine = field(default_factory=resources.this_machine)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    toolkits: str = toolkit.USUAL  # where this machine's CUDA compilers would be
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,18 @@ def obtain(
     check_glibc(target.glibc)
     compilers = _compilers(build, builder)
     name = finished.key(build, target, compilers.identity(build), compiling.variables(build))
-    memory = builder.root / "wheels" / f"{name}.json"
+    memory, folder = builder.root / "wheels" / f"{name}.json", builder.root / name
     wheel = finished.recall(memory, builder.store)
-    if wheel is None:
-        wheel = _built(build, target, builder, compilers, builder.root / name, fetched, compiled)
-        finished.keep(memory, wheel)
-        shutil.rmtree(builder.root / name, ignore_errors=True)
-    else:
+    if wheel is not None:
         compiled(build.units)
         _check(build, target, builder.store.path(wheel.sha256), wheel.filename)
+        return wheel
+    try:
+        wheel = _built(build, target, builder, compilers, folder, fetched, compiled)
+        finished.keep(memory, wheel)
+    except OSError as error:
+        raise from_oserror(error, "building flash-attn") from error
+    shutil.rmtree(folder, ignore_errors=True)
     return wheel
 
 
@@ -101,7 +105,7 @@ def check_glibc(wanted: str, here: str = platform.libc_ver()[1]) -> None:
 
 
 def _compilers(build: Build, builder: Builder) -> _Compilers:
-    nvcc, found = toolkit.on_machine(build.cuda, builder.environment)
+    nvcc, found = toolkit.on_machine(build.cuda, builder.environment, builder.toolkits)
     if nvcc is None and not build.toolkit:
         raise toolkit.missing(build.cuda, found)
     path = builder.environment.get("PATH", os.defpath)
@@ -196,12 +200,18 @@ def _check(
 def _changes(build: Build, how: str) -> tuple[str, ...]:
     code = ", ".join(map(device, build.archs))
     return (
-        f"built from source for {code} with {how}, against torch {build.torch} (CUDA {build.cuda})",
+        f"built from source for {code} with {how}, against {_torch(build)}",
         *(
             f"{patch.path}: {patch.old!r} became {patch.new!r}, because: {patch.reason}"
             for patch in build.patches
         ),
     )
+
+
+def _torch(build: Build) -> str:
+    """The very torch: an extension that was built against another one dies at its import."""
+    digests = [wheel.sha256 for wheel in build.environment if wheel.name == "torch"]
+    return f"torch {build.torch} (CUDA {build.cuda}, sha256 {', '.join(digests)})"
 
 
 def _floor(glibc: str) -> str:

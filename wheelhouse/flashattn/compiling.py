@@ -53,6 +53,9 @@ def variables(build: Build) -> dict[str, str]:
         "NVCC_THREADS": "1",
         "TORCH_CUDA_ARCH_LIST": ";".join(_dotted(arch) for arch in build.archs),
         "SOURCE_DATE_EPOCH": _EPOCH,
+        # Python's own way of linking may name folders of the machine that built it (conda's does).
+        "LDSHARED": "cc -shared",
+        "LDCXXSHARED": "c++ -shared",
     }
 
 

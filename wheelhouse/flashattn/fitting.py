@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_version, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from manifests.errors import IntegrityError, UsageError
@@ -89,10 +89,11 @@ def _check_record(wheel: Path, filename: str, version: Version) -> None:
             head = archive.read(f"{folder}/METADATA").decode("utf-8", "replace")
     except (zipfile.BadZipFile, KeyError) as error:
         raise IntegrityError(f"{filename}: not a sound wheel ({error})") from None
-    stated = re.search(r"^Version: (\S+)$", head.partition("\n\n")[0], re.MULTILINE)
-    if stated is None or Version(stated[1]) != version:
+    match = re.search(r"^Version: (\S+)$", head.partition("\n\n")[0], re.MULTILINE)
+    stated = match[1] if match else "none"
+    if canonicalize_version(stated) != canonicalize_version(version):
         raise IntegrityError(
-            f"{filename}: its METADATA states version {stated[1] if stated else 'none'}",
+            f"{filename}: its METADATA states version {stated}",
             why="the file was renamed",
             mend="give it the name that it was built with",
         )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from manifests.errors import TargetError, from_oserror
+from manifests.errors import TargetError, UsageError, from_oserror
 from manifests.lock import COMPUTED, Target, Wheel
 from wheelhouse.flashattn.fitting import Needs, minor, misfits, name_of
 from wheelhouse.store import Store
@@ -27,6 +27,8 @@ def inspect(
     TargetError naming everything that does not fit, FilesystemError.
     """
     _, built, _ = name_of(wheel.name)
+    if not wheel.is_file():
+        raise UsageError(f"{wheel}: no such file", mend="name a wheel that exists")
     needs = Needs(
         version=version,
         python=target.python,

@@ -18,7 +18,7 @@ from wheelhouse.flashattn.tables import Toolkit, tables
 
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 #: Where NVIDIA's packages and runfiles put it, beside CUDA_HOME and PATH.
-_USUAL = "/usr/local/cuda-{release}"
+USUAL = "/usr/local/cuda-{release}"
 _LIBRARIES = ("lib64", "lib")
 #: What an extension is linked with: libcudart.so, and the parts of nvcc's own run time.
 _RUNTIME = ("libcudart", "libcudadevrt")
@@ -39,7 +39,7 @@ class Compiler:
 
 
 def on_machine(
-    release: str, environment: Mapping[str, str], usual: str = _USUAL
+    release: str, environment: Mapping[str, str], usual: str = USUAL
 ) -> tuple[Compiler | None, str]:
     """The compilers of a CUDA release that the machine has, and a sentence about what was found.
 
