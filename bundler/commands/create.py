@@ -53,9 +53,13 @@ def command(
         "size": made.size,
         "flavour": made.manifest.flavour,
         "unpublished": list(made.manifest.unpublished),
+        "notes": [*draft.choice.notes, *draft.sources.ignored, *made.notes],
     }
-    for sentence in draft.sources.ignored:
+    for sentence in (*draft.choice.notes, *draft.sources.ignored):
         console.say(f"note: {sentence}")
+    if made.notes:
+        seen = f"bundle kernels {made.folder}, bundle elf {made.folder}"
+        console.say(f"note: {len(made.notes)} remarks about single libraries (see: {seen})")
     notes = [f"note: {note}" for note in made.manifest.unpublished]
     lines = [
         *notes,
