@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from click import Context
 
 from bundlectl.arguments import parser
 from bundlectl.layout import Layout
+from bundler.cli import bundle
 from manifests.exitcodes import ExitCode
 from manifests.stack import stacks
-from tests.support.small import ROOT, bundle
+from tests.support.small import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -22,7 +24,9 @@ def test_the_exit_codes_are_the_table():
 
 
 def test_every_option_exists():
-    spoken = bundle("create", "--help").stdout + bundle("lock", "--help").stdout
+    spoken = "".join(
+        word for command in bundle.commands.values() for word in command.get_help(Context(command))
+    )
     for command in ("install", "preflight", "ask"):
         with pytest.raises(SystemExit):
             parser().parse_args([command, "--help"])
@@ -33,9 +37,20 @@ def test_every_option_exists():
         text=True,
         check=True,
     ).stdout
-    named = set(re.findall(r"--[a-z][a-z-]+", README)) - {"--fast"}  # of ./test
+    named = set(re.findall(r"--[a-z][a-z-]+", README))
+    named -= {"--fast", "--require-hashes"}  # of ./test and of pip
     assert len(named) > 10
     assert {option for option in named if option not in spoken + shown} == set()
+
+
+def test_every_command_of_the_connected_side_exists_and_is_told():
+    told = set(re.findall(r"\bbundle ([a-z-]+)", README))
+    assert set(bundle.commands) - told == set()
+
+
+def test_the_stacks_are_those_that_are_there():
+    told = set(re.findall(r"^\| `(vllm-[^`]+)` \|", README, re.MULTILINE))
+    assert told == set(stacks())
 
 
 def test_the_commands_of_the_isolated_side_exist():
