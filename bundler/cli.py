@@ -6,7 +6,22 @@ import sys
 
 import click
 
-from bundler.commands import audit, create, elf, kernels, lock, plan, report, report_script, stacks
+from bundler.commands import (
+    audit,
+    create,
+    diff,
+    elf,
+    inspect,
+    join,
+    kernels,
+    lock,
+    plan,
+    report,
+    report_script,
+    schema,
+    split,
+    stacks,
+)
 from bundler.options import EPILOG
 from manifests import __version__
 from manifests.console import Console
@@ -20,7 +35,10 @@ def bundle() -> None:
     """Carry a vLLM server and its model across an air gap as one verified object."""
 
 
-for _module in (create, plan, lock, stacks, audit, kernels, elf, report, report_script):
+for _module in (
+    *(create, plan, lock, stacks, report, report_script),
+    *(inspect, diff, split, join, audit, kernels, elf, schema),
+):
     bundle.add_command(_module.command)
 
 

@@ -5,13 +5,14 @@ Nothing is taken from the machine that this runs on.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundler.distributions import glibc_of
 from bundler.request import Request, check_version
 from manifests import gpu, hostreport
 from manifests.errors import TargetError, UsageError
+from manifests.fit import shown
 from manifests.gpu import Gpu
 from manifests.hostreport import HostGpu, HostReport
 from manifests.lock import Target
@@ -53,7 +54,7 @@ def describe(request: Request) -> Described:
             mend=WAYS,
         )
     notes = list(_report_notes(request.target, report))
-    gpus = gpu.products(request.gpu) if request.gpu else _reported_gpus(report)
+    gpus = _products(request.gpu) if request.gpu else _reported_gpus(report)
     notes += [item.note for item in gpus if item.note]
     if request.gpu and report is not None and report.gpus:
         notes.append(f"--gpu {request.gpu} was taken, not the report's GPUs")
@@ -113,6 +114,15 @@ def _report_notes(path: Path | None, report: HostReport | None) -> list[str]:
     return unchecked + [f"the host says: {note}" for note in report.notes]
 
 
+def _products(text: str) -> tuple[Gpu, ...]:
+    return tuple(_as_shown(item) for item in gpu.products(text))
+
+
+def _as_shown(sold: Gpu) -> Gpu:
+    """A product with the memory that a server finds, which is less than what it is sold with."""
+    return replace(sold, memory=shown(sold.name, sold.memory))
+
+
 def _reported_gpus(report: HostReport | None) -> tuple[Gpu, ...]:
     assert report is not None  # describe has asked for one or the other
     if report.gpus_unknown:
@@ -137,7 +147,7 @@ def _reported_gpu(found: HostGpu) -> Gpu:
             why="its nvidia-smi is too old to give the compute capability, " + error.mend,
             mend="say --gpu with its compute capability beside --target",
         ) from None
-    memory = found.memory or known.memory
+    memory = found.memory or _as_shown(known).memory
     return Gpu(found.name, known.capability, memory, found.count, known.arch)
 
 

@@ -1,6 +1,6 @@
 """`bundle.json`: the manifest. Its sha256 identifies a bundle; everything else follows from it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from manifests import FORMAT_VERSION, archive, canonical, tree
@@ -17,6 +17,10 @@ RUNTIME_MEMBER = "runtime.tar.gz"
 ENVIRONMENT_MEMBER = "env.tar.zst"
 LOCK_MEMBER = "bundle.lock"
 MODEL_FOLDER = "model/"
+#: Names in a release's folder that no document may have; see manifests.placement.
+_TAKEN = frozenset({"env", "runtime", archive.MANIFEST_NAME})
+#: The end of the year 9999, where calendars of programs end.
+_LAST_SECOND = 253_402_300_799
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,8 @@ def _check(manifest: Manifest) -> None:
     where = archive.MANIFEST_NAME
     if manifest.schema < 1:
         raise IntegrityError(f"{where}: schema {manifest.schema}")
+    if not 0 <= manifest.created <= _LAST_SECOND:
+        raise IntegrityError(f"{where}: created at a time that no calendar has")
     for what, name in (("name", manifest.name), ("model name", manifest.model.name)):
         if not MEDIA_NAME.fullmatch(name):
             raise IntegrityError(f"{where}: the {what} {name!r} is not a plain name")
@@ -133,10 +139,10 @@ def _check(manifest: Manifest) -> None:
     seen: set[str] = set()
     for member in manifest.members:
         check_path(member.path)
-        if member.path.casefold() in seen or member.path == archive.MANIFEST_NAME:
+        if member.path.casefold() in seen:
             raise IntegrityError(f"{where}: the member {member.path} is listed twice")
         seen.add(member.path.casefold())
-        if member.size < 0 or not DIGEST.fullmatch(member.sha256):
+        if not 0 <= member.size <= tree.LARGEST or not DIGEST.fullmatch(member.sha256):
             raise IntegrityError(f"{where}: the member {member.path} has no size or digest")
         if member.role != _role_of(member.path):
             raise IntegrityError(f"{where}: the member {member.path} has role {member.role!r}")
@@ -145,8 +151,19 @@ def _check(manifest: Manifest) -> None:
             raise IntegrityError(f"{where}: the member {member_path} is missing")
     for what, entries in (("env", manifest.environment), ("runtime", manifest.runtime)):
         tree.check(entries, f"{where}: {what}")
-    model = [_model_entry(member) for member in manifest.of_role(MODEL)]
-    tree.check(model, f"{where}: model")
+        for entry in entries:
+            if entry.kind == tree.FILE and not DIGEST.fullmatch(entry.sha256):
+                raise IntegrityError(f"{where}: {what}: {entry.path} has no digest")
+    tree.check(model_entries(manifest), f"{where}: model")
+    _check_documents([member.path for member in manifest.of_role(DOCUMENT)], where)
+
+
+def _check_documents(paths: Sequence[str], where: str) -> None:
+    """Documents lie beside what is unpacked, never in it or in the place of the manifest."""
+    tree.check(with_folders(tree.Entry(path) for path in paths), where)
+    for path in paths:
+        if path.partition("/")[0].casefold() in _TAKEN:
+            raise IntegrityError(f"{where}: {path} would lie where something else is unpacked")
 
 
 def _role_of(path: str) -> str:

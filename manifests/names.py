@@ -13,13 +13,19 @@ MEDIA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,199}")
 #: Conda channels take an access token as two parts of the path, /t/TOKEN/channel.
 _CONDA_TOKEN = re.compile(r"/t/[A-Za-z0-9_-]{6,}(?=/)")
 DIGEST = re.compile(r"[0-9a-f]{64}")
+#: Bytes of a path below a root. PATH_MAX is 4096 with the root; conda's and the Hub's are shorter by
+#: far, and what is done for each part of a path must stay little.
+LONGEST_PATH = 2048
 
 
 def check_path(path: str) -> str:
     """A relative path of safe names, unchanged.
 
-    Raises IntegrityError for absolute paths, `.`, `..`, empty parts and odd characters.
+    Raises IntegrityError for absolute paths, `.`, `..`, empty parts, odd characters and paths of
+    more than LONGEST_PATH bytes.
     """
+    if len(path) > LONGEST_PATH:
+        raise IntegrityError(f"{path!r:.80}…: the path is too long ({len(path)} characters)")
     if path.startswith("/"):
         raise IntegrityError(f"{path!r}: absolute path")
     for part in path.split("/"):
@@ -35,6 +41,8 @@ def check_link(path: str, target: str) -> str:
 
     Raises IntegrityError where it is absolute or resolves (by its text) outside the tree.
     """
+    if len(target) > LONGEST_PATH:
+        raise IntegrityError(f"{path!r}: its link is too long ({len(target)} characters)")
     if target.startswith("/") or not target:
         raise IntegrityError(f"{path!r}: link to {target!r} is not relative")
     depth = len(PurePosixPath(path).parent.parts)
@@ -43,6 +51,18 @@ def check_link(path: str, target: str) -> str:
         if depth < 0:
             raise IntegrityError(f"{path!r}: link to {target!r} leaves the tree")
     return target
+
+
+def printable(text: str) -> str:
+    """A name as it can be shown: what is no letter or sign, or not UTF-8, is escaped.
+
+    Names on media and in trees are anybody's; a line break in one must not look like a line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def public_url(url: str) -> str:

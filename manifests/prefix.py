@@ -18,9 +18,9 @@ it was put. The common case is a prefix so short that it is part of ordinary tex
 import re
 
 from manifests.errors import IntegrityError, TargetError
+from manifests.tree import BINARY as BINARY
+from manifests.tree import TEXT as TEXT
 from manifests.tree import Rewrite
-
-TEXT, BINARY = "text", "binary"
 
 
 def apply(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:

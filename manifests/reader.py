@@ -84,7 +84,8 @@ class BundleReader:
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
             mtime = int(info.mtime)
-            regular = archive.header(archive.MANIFEST_NAME, info.size, mtime) == block
+            regular = info.size >= 0  # base-256 has a sign
+            regular &= archive.header(archive.MANIFEST_NAME, info.size, mtime) == block
         except (tarfile.TarError, ValueError, OverflowError):
             regular = False
         if not regular:
@@ -94,7 +95,9 @@ class BundleReader:
                 mend=COPY_AGAIN,
             )
         if info.size > archive.MANIFEST_LIMIT:
-            raise IntegrityError(f"{archive.MANIFEST_NAME}: {info.size} bytes are too many")
+            raise IntegrityError(
+                f"{archive.MANIFEST_NAME}: {info.size} bytes are too many", mend=COPY_AGAIN
+            )
         data = self._exactly(info.size, archive.MANIFEST_NAME)
         self._padding(archive.MANIFEST_NAME, info.size)
         return data, mtime

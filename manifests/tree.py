@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,10 @@ from manifests.errors import IntegrityError
 from manifests.names import check_link, check_path
 
 FILE, LINK, FOLDER = "file", "link", "folder"
+#: How conda-unpack replaces a prefix.
+TEXT, BINARY = "text", "binary"
+#: Bytes of the largest file that any file system has.
+LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -40,33 +44,68 @@ class Entry:
 def check(entries: Sequence[Entry], where: str) -> None:
     """Refuse a listing that no honest packer writes.
 
-    Raises IntegrityError for unsafe names or links, duplicates, names that differ only by case,
-    unknown kinds, negative sizes, and anything placed below a file or a link.
+    Raises IntegrityError for unsafe names or links, links that lead out of the tree by way of
+    others, duplicates, names that differ only by case, unknown kinds, sizes that no file has, and
+    anything whose folder is not listed before it.
     """
     seen: dict[str, Entry] = {}
+    links: dict[str, str] = {}
     for entry in entries:
         check_path(entry.path)
         if entry.kind not in (FILE, LINK, FOLDER):
             raise IntegrityError(f"{where}: {entry.path}: unknown kind {entry.kind!r}")
-        if entry.size < 0:
-            raise IntegrityError(f"{where}: {entry.path}: negative size")
+        if not 0 <= entry.size <= LARGEST:
+            raise IntegrityError(f"{where}: {entry.path}: a size that no file has")
+        if entry.kind != FILE and entry != Entry(entry.path, entry.kind, target=entry.target):
+            raise IntegrityError(f"{where}: {entry.path}: a {entry.kind} with a file's properties")
         if entry.kind == LINK:
-            check_link(entry.path, entry.target)
+            links[entry.path] = check_link(entry.path, entry.target)
+        elif entry.target:
+            raise IntegrityError(f"{where}: {entry.path}: a {entry.kind} with a link's target")
+        if entry.rewrite is not None and entry.rewrite.mode not in (TEXT, BINARY):
+            raise IntegrityError(f"{where}: {entry.path}: unknown rewrite {entry.rewrite.mode!r}")
         folded = entry.path.casefold()
         if folded in seen:
             twin = seen[folded].path
             problem = "listed twice" if twin == entry.path else f"differs from {twin} only by case"
             raise IntegrityError(f"{where}: {entry.path}: {problem}")
+        _check_parent(entry, seen, where)
         seen[folded] = entry
-    for entry in entries:
-        parent = entry.path.rpartition("/")[0]
-        while parent:
-            above = seen.get(parent.casefold())
-            if above is not None and above.kind != FOLDER:
+    folders = {entry.path for entry in entries if entry.kind == FOLDER}
+    for path, target in links.items():
+        _check_way(path, target, folders, where)
+
+
+def _check_parent(entry: Entry, seen: Mapping[str, Entry], where: str) -> None:
+    parent = entry.path.rpartition("/")[0]
+    if not parent:
+        return
+    above = seen.get(parent.casefold())
+    if above is None:
+        raise IntegrityError(f"{where}: {entry.path}: its folder is not listed before it")
+    if above.kind != FOLDER:
+        raise IntegrityError(f"{where}: {entry.path} lies below {above.path}, a {above.kind}")
+    if above.path != parent:
+        raise IntegrityError(f"{where}: {parent}: differs from {above.path} only by case")
+
+
+def _check_way(path: str, target: str, folders: Collection[str], where: str) -> None:
+    """Refuse a `..` behind anything but a listed folder.
+
+    By their texts two links can stay inside that lead out together: `..` goes up from where a link
+    has led, not from where it lies. Without such steps the text is the truth.
+    """
+    here = path.split("/")[:-1]
+    for part in target.split("/"):
+        if part == "..":
+            if "/".join(here) not in folders:
                 raise IntegrityError(
-                    f"{where}: {entry.path} lies below {above.path}, a {above.kind}"
+                    f"{where}: {path}: link to {target!r} leaves the tree: "
+                    f"it goes up from {'/'.join(here)!r}, which is no folder"
                 )
-            parent = parent.rpartition("/")[0]
+            here.pop()
+        elif part not in ("", "."):
+            here.append(part)
 
 
 def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:

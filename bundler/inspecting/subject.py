@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bundler.carried import Carried, look, medium_of, nobody
 from manifests import bundle, lock, placement, sums
-from manifests.bundle import LOCK_MEMBER, Manifest, Member
-from manifests.digests import hash_file
+from manifests.archive import MANIFEST_NAME
+from manifests.bundle import LOCK_MEMBER, Manifest
 from manifests.errors import Damage, IntegrityError, SourceError, UsageError, from_oserror
 from manifests.lock import Lock
 from manifests.medium import ArchiveStream
@@ -152,21 +152,19 @@ def _installed(prefix: Path, release: str) -> Subject:
     manifest, digest = placement.load_manifest(prefix, release)
     folder = prefix / placement.RELEASES / release
     (member,) = (one for one in manifest.members if one.path == LOCK_MEMBER)
-    data, parsed, notes = _parsed(_read(folder / LOCK_MEMBER, member))
-    raw = (folder / bundle.archive.MANIFEST_NAME).read_bytes()
+    data, parsed, notes = _parsed(_read(folder / LOCK_MEMBER, member.sha256))
+    raw = _read(folder / MANIFEST_NAME, digest)
     return Subject(
         RELEASE, folder, digest, manifest, parsed, notes, raw_manifest=raw, raw_lock=data
     )
 
 
-def _read(path: Path, member: Member) -> bytes:
+def _read(path: Path, expected: str) -> bytes:
+    mend = "install the bundle again: sh install.sh"
     try:
-        found = hash_file(path)
+        data = path.read_bytes()
     except OSError as error:
-        raise IntegrityError(f"{path}: {error.strerror}", mend=_INSTALL_AGAIN) from None
-    if found != member.sha256:
-        raise Damage(str(path), member.sha256, found, mend=_INSTALL_AGAIN)
-    return path.read_bytes()
-
-
-_INSTALL_AGAIN = "install the bundle again: sh install.sh"
+        raise IntegrityError(f"{path}: {error.strerror}", mend=mend) from None
+    if bundle.digest_of(data) != expected:
+        raise Damage(str(path), expected, bundle.digest_of(data), mend=mend)
+    return data

@@ -11,7 +11,7 @@ from bundler.plan.model import FitPart, Slice
 from manifests import gpu
 from manifests.checkpoint import CONFIG
 from manifests.console import size
-from manifests.fit import Room, Settings, Shape, fit
+from manifests.fit import Room, Shape, fit, settings_of
 from manifests.lock import Model
 
 
@@ -33,10 +33,7 @@ def judge(draft: Draft, model: Model) -> FitPart:
         return FitPart(
             None, f"weights {size(weights)}; not known for this class of model", target.gpu_memory
         )
-    settings = Settings(
-        text_only="--language-model-only" in server.arguments,
-        eager="--enforce-eager" in server.arguments,
-    )
+    settings = settings_of(server.arguments)
     found = fit(shape, gpu_memory=target.gpu_memory, gpus=target.gpu_count or 1, settings=settings)
     sentence = found.text().splitlines()[0]
     return FitPart(

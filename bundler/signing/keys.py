@@ -127,9 +127,7 @@ def _mpint(number: int) -> bytes:
 
 def public_of(public: _Public, form: str) -> PublicKey:
     """A key of the library as one of ours."""
-    text = public.public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
+    text = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (key,) = signature.parse_ssh(text, "public key")
     return PublicKey(form, key.blob)
 
@@ -184,7 +182,9 @@ def load_signer(path: Path, passphrase: Passphrase, form: str = "") -> Signer:
         )
     try:
         private = _load(load, data, passphrase)
-    except (ValueError, UnsupportedAlgorithm):
+    except UnsupportedAlgorithm:
+        raise _not_here(path) from None
+    except (ValueError, TypeError):
         raise UsageError(
             f"{path}: can't be opened",
             why="the passphrase is wrong, or the file is damaged or of a kind that is not known",
@@ -192,15 +192,11 @@ def load_signer(path: Path, passphrase: Passphrase, form: str = "") -> Signer:
     form = form or (SSH if openssh else OPENSSL)
     if form == OPENSSL:
         _refuse_other_curves(private, path)
-    elif not isinstance(private, _Private) or (
-        isinstance(private, ec.EllipticCurvePrivateKey) and private.curve.name not in _CURVE_HASHES
-    ):
-        raise UsageError(
-            f"{path}: a kind of key that can't sign here",
-            mend=f"sign with: ssh-keygen -Y sign -n {signature.NAMESPACE} -f {path} "
-            "NAME/SHA256SUMS",
-        )
-    return Signer(private, form)  # type: ignore[arg-type]  # narrowed by both branches above
+    if not isinstance(private, _Private):
+        raise _not_here(path)
+    if isinstance(private, ec.EllipticCurvePrivateKey) and private.curve.name not in _CURVE_HASHES:
+        raise _not_here(path)
+    return Signer(private, form)
 
 
 def _load(load: Callable[..., object], data: bytes, passphrase: Passphrase) -> object:
@@ -218,6 +214,13 @@ def _refuse_other_curves(key: object, path: Path) -> None:
             why="openssl checks no other kind on every host",
             mend="make one with: bundle keygen; or sign for ssh-keygen with --format ssh",
         )
+
+
+def _not_here(path: Path) -> UsageError:
+    return UsageError(
+        f"{path}: a kind of key that can't sign here",
+        mend=f"sign with: ssh-keygen -Y sign -n {signature.NAMESPACE} -f {path} NAME/SHA256SUMS",
+    )
 
 
 def _read(path: Path) -> bytes:

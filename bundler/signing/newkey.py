@@ -69,9 +69,7 @@ def _private_pem(key: ec.EllipticCurvePrivateKey, passphrase: str) -> bytes:
         if passphrase
         else serialization.NoEncryption()
     )
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock
-    )
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
 def _write(path: Path, data: bytes, mode: int, made: list[Path]) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from manifests import __version__, exitcodes
 from manifests.errors import UsageError
@@ -10,6 +10,7 @@ from manifests.errors import UsageError
 _EXAMPLES = """\
 examples:
   sh install.sh --prefix /srv/llm          install, start, prove with one answer
+  sh install.sh --key trusted.pem          check its signature first (or: --trust-digest HEX)
   sh install.sh preflight                  does this host fit? (installs nothing)
   sh install.sh audit                      is every byte on the medium right?
   PREFIX/bin/bundlectl status | stop | start | restart | logs
@@ -33,7 +34,13 @@ _VALUED = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Bad usage is an error like any other."""
+    """Bad usage is an error like any other; so is half an option.
+
+    install.sh looks for --prefix too, and must not be told another one by `--pre`.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, mend=f"see: {self.prog} --help")
@@ -108,6 +115,11 @@ def parser() -> argparse.ArgumentParser:
             "--next-medium", action="store_true", help="ask for volumes that are not at hand"
         )
         if name == "install":
+            sub.add_argument(
+                "--allow-downgrade",
+                action="store_true",
+                help="take a bundle that is older than one of the same model installed before",
+            )
             sub.add_argument(
                 "--thinking",
                 type=_switch,

@@ -63,7 +63,7 @@ class Run:
         ignore = frozenset(arguments.ignore)
         settings = {"port": arguments.port, "thinking": getattr(arguments, "thinking", None)}
         chosen = {key: value for key, value in settings.items() if value is not None}
-        return install.Options(ignore, chosen)
+        return install.Options(ignore, chosen, getattr(arguments, "allow_downgrade", False))
 
 
 def _preflight(run: Run) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bundlectl import apikey, config, host, preflight
+from bundlectl import apikey, config, host, preflight, sequence
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
@@ -50,6 +50,7 @@ class Options:
 
     ignore: frozenset[str] = frozenset()  # names of preflight checks
     chosen: Mapping[str, Any] = field(default_factory=dict)  # settings of a first install
+    allow_downgrade: bool = False  # take a bundle that is older than one installed before
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def install(
 
     A release that is there already is audited, and replaced where it is damaged. It is complete but
     not in service afterwards. Raises the errors of preflight and Unpacker, and UsageError where
-    another install works on the same prefix or a damaged release is being served.
+    another install works on the same prefix, a damaged release is being served, or a newer bundle
+    of the product was installed before.
     """
     report = examine(media, layout, options, next_medium)
     preflight.refuse(report.findings)
@@ -97,11 +99,14 @@ def install(
     release = bundle.release_id(report.manifest.name, media.manifest_sha256)
     receipt = placement.receipt_path(layout.prefix, release)
     with _locked(layout):
+        highest = sequence.check(layout, report.manifest, options.allow_downgrade)
         keep_model = _is_model_intact(layout, report.manifest)
         if not (keep_model and _is_release_intact(layout, release, report.manifest, media)):
             _refuse_in_use(layout, release)
             _remove(receipt)
             _unpack(media, layout, keep_model, progress, next_medium)
+        # Before the receipt: a kill in between leaves no complete release that isn't counted.
+        write_whole(sequence.path_of(layout), highest.dump(), 0o644)
         if not receipt.exists():
             relocate(layout.environment(release))
             _write_receipt(layout, release, media.manifest_sha256, options)

@@ -40,7 +40,7 @@ def audit_media(
 
     `others` are further folders with volumes; what else lies there is none of the bundle's.
     """
-    medium = Medium(folder, others)
+    medium = Medium(folder, tuple(other for other in dict.fromkeys(others) if other != folder))
     try:
         listed = medium.listed()
         pieces = medium.pieces()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from manifests import placement, tree
+from manifests.names import printable
 from manifests.records import to_data
 
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
@@ -40,7 +41,7 @@ class Finding:
         text = f"{self.problem}: {self.path}"
         if self.expected or self.found:
             text += f" (expected {self.expected or 'nothing'}, found {self.found or 'nothing'})"
-        return text
+        return printable(text)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ text=$(sed "s|PLACEHOLDER|$root|g" "$root/bin/tool")
 printf '%s\n' "$text" >"$root/bin/tool"
 """
 
-#: Imports once, then forks for each line "STEP PREFIX" that it reads; answers "STATUS STEPS".
+#: Imports once, then forks for each line "STEP PREFIX [WORD…]" (tabs in between) that it reads;
+#: answers "STATUS STEPS".
 _FORKS = """
 import os, signal, sys
 from bundlectl.cli import main
@@ -34,7 +35,7 @@ CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.l
 WORDS = ["install", "--no-start", "--ignore", "port", "--ignore", "glibc",
          "--media", folder, "--manifest", digest]
 
-def install(step, prefix, counted):
+def install(step, prefix, words, counted):
     count = 0
     def hook(event, arguments):
         nonlocal count
@@ -47,16 +48,16 @@ def install(step, prefix, counted):
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.dup2(2, 1)
     sys.addaudithook(hook)
-    status = main([*WORDS, "--prefix", prefix])
+    status = main([*WORDS, "--prefix", prefix, *words])
     os.write(counted, str(count).encode())
     os._exit(status)
 
 for line in sys.stdin:
-    step, prefix = line.rstrip().split(" ", 1)
+    step, prefix, *words = line.rstrip().split("\t")
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        install(int(step), prefix, writing)
+        install(int(step), prefix, words, writing)
     os.close(writing)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     print(status, os.read(reading, 20).decode() or 0, flush=True)
@@ -93,9 +94,9 @@ class Host:
             text=True,
         )
 
-    def install(self, prefix: Path, step: int = 0) -> tuple[int, int]:
+    def install(self, prefix: Path, step: int = 0, words: tuple[str, ...] = ()) -> tuple[int, int]:
         """Exit status, and the number of steps of a whole run; killed before `step` if not 0."""
-        self.process.stdin.write(f"{step} {prefix}\n")
+        self.process.stdin.write("\t".join((str(step), str(prefix), *words)) + "\n")
         self.process.stdin.flush()
         status, count = self.process.stdout.readline().split()
         return int(status), int(count)

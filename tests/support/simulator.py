@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def entries(content: Content) -> tuple[tree.Entry, ...]:
+def entries(
+    content: Content, rewrites: Mapping[str, tree.Rewrite] | None = None
+) -> tuple[tree.Entry, ...]:
     """bytes → file, str → link, None → folder; programs below bin/ are executable."""
     result = []
     for path, value in content.items():
@@ -44,7 +47,13 @@ def entries(content: Content) -> tuple[tree.Entry, ...]:
         else:
             program = path.startswith("bin/")
             result.append(
-                tree.Entry(path, size=len(value), sha256=sha256(value), executable=program)
+                tree.Entry(
+                    path,
+                    size=len(value),
+                    sha256=sha256(value),
+                    executable=program,
+                    rewrite=(rewrites or {}).get(path),
+                )
             )
     return tuple(result)
 
@@ -67,6 +76,7 @@ class Simulator:
     runtime: Content | None = None
     model: dict[str, bytes] | None = None
     environment_archive: bytes | None = None  # other bytes than the listed tree's, for attacks
+    rewrites: Mapping[str, tree.Rewrite] | None = None  # of the environment, by path
 
     def contents(self) -> dict[str, bytes]:
         environment = self.environment_archive
@@ -107,7 +117,7 @@ class Simulator:
                 )
                 for path, data in self.contents().items()
             ),
-            environment=entries(self.environment or ENVIRONMENT),
+            environment=entries(self.environment or ENVIRONMENT, self.rewrites),
             runtime=entries(self.runtime or RUNTIME),
         )
 

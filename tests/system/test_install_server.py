@@ -61,7 +61,7 @@ def test_after_the_mend_the_re_run_only_starts_it(installed, small_bundle):
 def test_an_upgrade_and_the_way_back(host, small_bundle, newer_bundle):
     first = json.loads(control(host, "status", "--json").stdout)
     for folder, name in ((newer_bundle, "small+newer"), (small_bundle, small_bundle.name)):
-        done = install(folder, "--prefix", str(host))
+        done = install(folder, "--prefix", str(host), "--allow-downgrade")
         assert done.returncode == 0, done.stderr
         status = json.loads(control(host, "status", "--json").stdout)
         assert status["release"].startswith(name)
@@ -76,7 +76,7 @@ def test_an_upgrade_and_the_way_back(host, small_bundle, newer_bundle):
 def test_a_failing_upgrade_leaves_the_old_one_serving(host, small_bundle, tmp_path):
     folder = broken_server(small_bundle, tmp_path, "chat-500")
     before = (host / "current").readlink(), servers(host)
-    done = install(folder, "--prefix", str(host))
+    done = install(folder, "--prefix", str(host), "--allow-downgrade")
     assert done.returncode == ExitCode.SERVER, done.stderr
     assert "candidate.log" in done.stderr
     assert ((host / "current").readlink(), servers(host)) == before

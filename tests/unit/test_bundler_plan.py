@@ -305,7 +305,7 @@ def test_an_environment_that_was_built_before_is_measured(tmp_path):
     folder.mkdir(parents=True)
     index = {"entries": [{"path": "a", "size": 5_000}, {"path": "b", "kind": "folder"}]}
     index |= {"sha256": "0", "xxh3": "0", "size": 3_000}
-    (folder / building._INDEX).write_bytes(canonical.sealed(index))
+    (folder / building.INDEX).write_bytes(canonical.sealed(index))
     built = disk.built(contents, workshop, ())
     assert built == disk.Built(Amount(3_000), Amount(5_000), done=True)
     _, needs = measured(workshop, LOCK)
@@ -317,7 +317,7 @@ def test_a_damaged_index_of_an_environment_is_not_believed(tmp_path):
     contents = building.serving(LOCK.conda, LOCK.wheels, ())
     folder = building.folder(contents, workshop)
     folder.mkdir(parents=True)
-    (folder / building._INDEX).write_bytes(b"{}")
+    (folder / building.INDEX).write_bytes(b"{}")
     assert not disk.built(contents, workshop, ()).done
 
 

@@ -45,8 +45,8 @@ def ask(tmp_path):
 def test_flags_alone(ask):
     found = ask(gpu="2x a10,4x h100", driver="535.104.05", glibc="2.28", python="3.12")
     assert found.target == Target(
-        ("sm_86", "sm_90"), "2.28", "3.12", "x86_64", "535.104.05", 24 * GIB, 6
-    )
+        ("sm_86", "sm_90"), "2.28", "3.12", "x86_64", "535.104.05", 24 * GIB * 15 // 16, 6
+    )  # an A10 keeps a sixteenth for ECC
     assert (found.notes, found.report) == ((), None)
 
 

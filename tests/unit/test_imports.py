@@ -31,6 +31,8 @@ KEEPERS = {
         "bundler/models/download.py",
         "bundler/models/transport.py",
     },
+    "cryptography": {"bundler/signing/"},
+    "model_signing": {"bundler/signing/sidecar.py"},
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},
     "zstandard": {
         "bundler/condapackage.py",

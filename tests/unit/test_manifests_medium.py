@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests import archive, volumes
-from manifests.audit import audit
+from manifests.audit import audit, total
 from manifests.digests import chunks
 from manifests.errors import BundleError, Damage, SourceError, UsageError
 from manifests.medium import ArchiveStream, Medium
@@ -138,6 +138,112 @@ def test_a_volume_of_another_length_is_named(split, change):
     with pytest.raises(Damage, match=r"\.001"):
         read(folder, digest)
     assert names[1] in {finding.path for finding in audit(folder).findings}
+
+
+def apart(folder, tmp_path, names):
+    """A second disc with some of the volumes."""
+    disc = tmp_path / "second disc"
+    disc.mkdir()
+    for name in names:
+        shutil.move(folder / name, disc / name)
+    return disc
+
+
+def findings(folder, *discs):
+    return {(f.problem, f.path) for f in audit(folder, volumes_in=discs).findings}
+
+
+def test_an_audit_of_volumes_in_several_folders(split, tmp_path):
+    folder, digest, names = split
+    whole, counted = audit(folder), []
+    disc = apart(folder, tmp_path, names[2:])
+    report = audit(folder, counted.append, (disc, folder, disc))
+    assert report.intact
+    assert (report.size, report.files, report.manifest_sha256) == (
+        whole.size,
+        whole.files,
+        (digest,),
+    )
+    # Of each volume but the label is the archive; install.sh and the list are small.
+    size = sum(
+        (p / n).stat().st_size - 512 for n in names for p in (folder, disc) if (p / n).exists()
+    )
+    assert sum(counted) == size
+    assert total(folder, (disc,)) == size + 512 * len(names)
+    assert findings(folder) == {("missing", name) for name in names[2:]} | {
+        ("altered", "the manifest that install.sh names")
+    }
+
+
+def test_an_audit_names_what_is_wrong_on_another_disc(split, tmp_path):
+    folder, _, names = split
+    disc = apart(folder, tmp_path, names[1:])
+    data = bytearray((disc / names[2]).read_bytes())
+    data[5000] ^= 1
+    (disc / names[2]).write_bytes(data)
+    (disc / f"{folder.name}.tar.900").write_bytes(b"stale")
+    (disc / "holiday.jpg").write_bytes(b"none of ours")
+    assert findings(folder, disc) == {
+        ("altered", names[2]),
+        ("altered", "model/weights.safetensors"),
+        ("extra", str(disc / f"{folder.name}.tar.900")),
+    }
+
+
+def test_an_audit_of_a_link_on_another_disc(split, tmp_path):
+    folder, _, names = split
+    disc = apart(folder, tmp_path, names[1:])
+    (disc / names[1]).rename(disc / "elsewhere")
+    (disc / names[1]).symlink_to("elsewhere")
+    assert findings(folder, disc) == {("link", str(disc / names[1]))}
+
+
+def test_an_audit_hashes_second_copies_too(split, tmp_path):
+    folder, _, names = split
+    disc = tmp_path / "copy"
+    disc.mkdir()
+    shutil.copy(folder / names[1], disc)
+    assert findings(folder, disc) == set()
+    (disc / names[1]).write_bytes(b"other")
+    assert findings(folder, disc) == {("altered", str(disc / names[1]))}
+
+
+def test_an_installation_has_no_volumes(tmp_path):
+    (tmp_path / "state/receipts").mkdir(parents=True)
+    with pytest.raises(UsageError, match="has no volumes"):
+        audit(tmp_path, volumes_in=(tmp_path,))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([1512, 1512, 1512, 1012], [1512, 1512, 1512, 1012]),
+        ([1512, None, 1512, None], [1512, 1512, 1512, 1012]),
+        ([None, None, None, 1012], [1512, 1512, 1512, 1012]),
+        ([1512, 1400, 1512, 1012], [1512, 1512, 1512, 1012]),
+        ([1400, 1512, 1512, 1], [1512, 1512, 1512, 1012]),
+        ([1512, 1512, 1512, 1513], [1512, 1512, 1512, 1012]),
+        ([None, None, None, None], None),
+        ([4012], None),
+    ],
+)
+def test_lengths_are_those_of_most_volumes(found, expected):
+    assert volumes.lengths(3500, found) == expected
+
+
+def test_of_two_volumes_nobody_can_say_which_is_wrong():
+    assert volumes.lengths(1500, [1512, 1012]) == [1512, 1012]
+    assert volumes.lengths(1500, [1512, 1011]) is None
+    assert volumes.lengths(1500, [1511, 1012]) is None
+
+
+@given(st.integers(2, 9), st.integers(1, 5000), st.data())
+def test_lengths_of_what_was_written(count, full, data):
+    last = data.draw(st.integers(1, full))
+    sizes = [*[full + archive.BLOCK] * (count - 1), last + archive.BLOCK]
+    found = [size if data.draw(st.booleans()) else None for size in sizes]
+    answer = volumes.lengths(full * (count - 1) + last, found)
+    assert answer == sizes or (answer is None and not any(found))
 
 
 def test_skipping_crosses_volumes(split):

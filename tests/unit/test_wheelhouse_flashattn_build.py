@@ -237,6 +237,17 @@ def test_half_written_objects_are_removed(tmp_path):
     assert whole.exists()
 
 
+@pytest.mark.parametrize("name", ["my cache", "a$b", 'a"b', "a,b"])
+def test_a_folder_that_would_fall_apart_in_a_command_line_is_refused(tmp_path, name):
+    with (
+        pytest.raises(UsageError, match="compilers can't work") as caught,
+        workspace.opened(tmp_path / name),
+    ):
+        pass
+    assert "--cache" in caught.value.mend
+    assert not (tmp_path / name).exists()
+
+
 def failing(place, before, error):
     stand_in(place.root / "cuda", before)
     with pytest.raises(error) as caught:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manifests.errors import IntegrityError, TargetError, UsageError
 from manifests.lock import COMPUTED, Target
@@ -10,7 +12,7 @@ from tests.support import elves
 from tests.support.gpucode import container
 from tests.support.index import wheel
 from wheelhouse.flashattn import inspect
-from wheelhouse.flashattn.fitting import glibc_floor
+from wheelhouse.flashattn.fitting import glibc_floor, name_of
 from wheelhouse.store import Store
 
 VERSION = "2.8.3.post2"
@@ -168,6 +170,20 @@ def test_a_damaged_or_renamed_wheel_is_refused(judge, tmp_path):
             path, TARGET, version=VERSION, torch="2.10.0", cuda="12.8", store=Store(tmp_path / "o")
         )
     refused(judge, "not the name of a wheel", error=UsageError, rename="flash_attn.whl")
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path):
+    path = tmp_path / f"flash_attn-{VERSION}-{TAG}.whl"
+    with pytest.raises(UsageError, match="no such file"):
+        inspect(path, TARGET, version=VERSION, torch="2.10.0", cuda="12.8", store=Store(tmp_path))
+
+
+@given(st.text() | st.from_regex(r"flash_attn-[0-9.+a-z]{1,20}(-[a-z0-9_.]{1,9}){0,5}\.whl"))
+def test_whatever_a_file_is_called_it_is_read_or_refused(name):
+    try:
+        assert name_of(name)[0] == "flash-attn"
+    except UsageError as error:
+        assert error.what.startswith(name)
 
 
 def test_the_floor_is_read_from_the_files(tmp_path):

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.errors import IntegrityError, SourceError, TargetError, UsageError
+from manifests.errors import (
+    FilesystemError,
+    IntegrityError,
+    SourceError,
+    TargetError,
+    UsageError,
+)
 from manifests.lock import Build, Target, Wheel
 from tests.support import elves
 from tests.support.gpucode import container
@@ -204,3 +210,16 @@ def test_an_interpreter_that_does_not_run_is_refused(tmp_path):
     with pytest.raises(UsageError) as caught:
         environment.look(BUILD, broken)
     assert "shared libraries" in caught.value.findings[0]
+
+
+def test_a_cache_that_can_not_be_written_is_said(builder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FilesystemError, match="Not a directory"):
+        obtain(BUILD, TARGET, replace(builder, root=tmp_path / "file/builds"))
+
+
+def test_a_disk_that_is_too_small_is_told_with_both_figures(builder, monkeypatch):
+    usage = building.shutil.disk_usage("/")._replace(free=1_000_000_000)
+    monkeypatch.setattr(building.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(FilesystemError, match=r"1\.00 GB are free.*12\.00 GB"):
+        obtain(BUILD, TARGET, builder)

@@ -3,6 +3,10 @@
 The hook of PEP 517 is called without an installer in between, so nothing is there that could look
 for a package; the environment is complete or the build fails (`--no-build-isolation` and
 `--no-index` of pip, without pip).
+
+No two builds give the same bytes, though time stamps and paths are kept out of them: nvcc derives
+names of internal symbols from its process id (`--frandom-seed` would need another seed for each
+unit, and units have one command line). So a lock pins what a build is made from, not its result.
 """
 
 import os
@@ -53,10 +57,18 @@ def variables(build: Build) -> dict[str, str]:
         "NVCC_THREADS": "1",
         "TORCH_CUDA_ARCH_LIST": ";".join(_dotted(arch) for arch in build.archs),
         "SOURCE_DATE_EPOCH": _EPOCH,
-        # Python's own way of linking may name folders of the machine that built it (conda's does).
-        "LDSHARED": "cc -shared",
-        "LDCXXSHARED": "c++ -shared",
+        # Python's own way of linking may name folders of the machine that Python was built on.
+        # Stripped (-s): local symbols name nvcc's temporary files.
+        "LDSHARED": "cc -shared -s",
+        "LDCXXSHARED": "c++ -shared -s",
     }
+
+
+def _without_paths(root: Path) -> dict[str, str]:
+    """Flags that keep the workspace's path, which assertions quote, out of the result."""
+    flag = f"-ffile-prefix-map={root}=."
+    # CFLAGS takes the place of the interpreter's own, of which these two change what code does.
+    return {"CFLAGS": f"-DNDEBUG -fwrapv {flag}", "NVCC_APPEND_FLAGS": f"-Xcompiler={flag}"}
 
 
 def build_wheel(
@@ -86,6 +98,7 @@ def build_wheel(
         units,
         {
             **variables(build),
+            **_without_paths(workspace.root),
             "PATH": f"{python.parent}:{environment.get('PATH', os.defpath)}",
             "HOME": str(scratch),
             "TMPDIR": str(scratch),

@@ -12,6 +12,7 @@ of it lies at one place and is made once.
 """
 
 import fcntl
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ from manifests.errors import IntegrityError, UsageError, from_oserror
 from manifests.lock import Build
 from manifests.names import check_path
 from wheelhouse.store import Store
+
+#: What ends or changes a word for a shell, for ninja or in nvcc's lists.
+_UNQUOTED = re.compile(r"""[\s'"\\$,;&|<>()*?]""")
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,15 @@ class Workspace:
 def opened(root: Path) -> Iterator[Workspace]:
     """The folder, ours alone; it stays.
 
-    Raises UsageError where another run builds there, FilesystemError.
+    Raises UsageError where another run builds there, or where its path would fall apart on a
+    compiler's command line, FilesystemError.
     """
+    if _UNQUOTED.search(str(root)):
+        raise UsageError(
+            f"{root}: compilers can't work in a folder of this name",
+            why="its path stands unquoted in their command lines",
+            mend="choose a --cache without spaces, quotes and such in its path",
+        )
     try:
         root.mkdir(parents=True, exist_ok=True)
         with (root / "lock").open("w") as lock:
