@@ -134,3 +134,30 @@ def request(function: Callable[..., Any]) -> Callable[..., Any]:
 def thinking_switch(_context: click.Context, _option: click.Parameter, value: str) -> bool:
     """--thinking on|off as a truth value."""
     return value == "on"
+
+
+def written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what is written, and where."""
+    options = (
+        click.option(
+            "--output", type=Path, default=Path(), help="Folder that receives the bundle."
+        ),
+        click.option("--name", default="", help="Name of the bundle's folder."),
+        click.option(
+            "--thinking",
+            type=click.Choice(["on", "off"]),
+            default="on",
+            callback=thinking_switch,
+            show_default=True,
+            help="Whether the model thinks where a request does not say.",
+        ),
+        click.option("--lock", type=Path, help="Follow this lock (see `bundle lock`)."),
+        click.option(
+            "--volume-size",
+            default="",
+            help="Split the archive: fat32, dvd, bd, or a size such as 4000M.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function

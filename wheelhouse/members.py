@@ -267,22 +267,23 @@ def _environment(
 def _inflated(place: Path, path: str, size: int, start: bytes, flow: _Flow) -> Member:
     @contextmanager
     def inflated() -> Iterator[mmap.mmap]:
-        with _room(size) as room:
-            room[: len(start)] = start
-            with _told(place), memoryview(room) as whole, whole[len(start) :] as rest:
+        with room(size) as space:
+            space[: len(start)] = start
+            with _told(place), memoryview(space) as whole, whole[len(start) :] as rest:
                 flow.fill(rest)
-            yield room
+            yield space
 
     return Member(path, size, source=inflated)
 
 
 @contextmanager
-def _room(size: int) -> Iterator[mmap.mmap]:
+def room(size: int) -> Iterator[mmap.mmap]:
+    """Bytes to write into and to read from; where they are many, in a nameless file."""
     if size <= _IN_MEMORY:
-        with mmap.mmap(-1, size) as room:
-            yield room
+        with mmap.mmap(-1, size) as space:
+            yield space
         return
     with tempfile.TemporaryFile() as file:
         file.truncate(size)
-        with mmap.mmap(file.fileno(), size) as room:
-            yield room
+        with mmap.mmap(file.fileno(), size) as space:
+            yield space

@@ -1,11 +1,9 @@
 """`bundle create`: make a bundle."""
 
-from pathlib import Path
-
 import click
 
 from bundler import create as creating
-from bundler.options import EPILOG, Settings, request, thinking_switch, voice
+from bundler.options import EPILOG, Settings, request, voice, written
 from bundler.plan import plan, render, without_download
 from bundler.request import Request
 from bundler.workshop import Workshop
@@ -16,20 +14,7 @@ from manifests.volumes import parse_size
 
 @click.command(name="create", cls=Settings, epilog=EPILOG)
 @request
-@click.option("--output", type=Path, default=Path(), help="Folder that receives the bundle.")
-@click.option("--name", default="", help="Name of the bundle's folder.")
-@click.option(
-    "--thinking",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    callback=thinking_switch,
-    show_default=True,
-    help="Whether the model thinks where a request does not say.",
-)
-@click.option("--lock", type=Path, help="Follow this lock (see `bundle lock`).")
-@click.option(
-    "--volume-size", default="", help="Split the archive: fat32, dvd, bd, or a size such as 4000M."
-)
+@written
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
 @voice

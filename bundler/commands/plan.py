@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from bundler import create as creating
-from bundler.options import EPILOG, Settings, request, thinking_switch, voice
+from bundler.options import EPILOG, Settings, request, voice, written
 from bundler.plan import from_lock, page, plan, render
 from bundler.request import Request
 from bundler.workshop import Workshop
@@ -16,20 +16,7 @@ from manifests.volumes import parse_size
 
 @click.command(name="plan", cls=Settings, epilog=EPILOG)
 @request
-@click.option("--output", type=Path, default=Path(), help="Folder that would receive the bundle.")
-@click.option("--name", default="", help="Name of the bundle's folder.")
-@click.option(
-    "--thinking",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    callback=thinking_switch,
-    show_default=True,
-    help="Whether the model thinks where a request does not say.",
-)
-@click.option("--lock", type=Path, help="Plan what this lock pins (see `bundle lock`).")
-@click.option(
-    "--volume-size", default="", help="Split the archive: fat32, dvd, bd, or a size such as 4000M."
-)
+@written
 @click.option("--html", type=Path, help="Write the plan as one page for a browser, too.")
 @voice
 def command(

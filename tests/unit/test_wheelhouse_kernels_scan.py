@@ -8,8 +8,7 @@ from manifests.errors import IntegrityError, UsageError
 from manifests.kernels.images import CUBIN
 from tests.support import gpucode
 from tests.support.simulator import Simulator
-from wheelhouse import kernels
-from wheelhouse.kernels import places
+from wheelhouse import kernels, members
 from wheelhouse.members import size_of
 
 LIBRARY = gpucode.library(("sm_80", "compute_80"), ("sm_90a",))
@@ -60,7 +59,7 @@ def test_a_folder_and_a_wheel_hold_the_same(folder, wheel, workers):
 
 
 def test_large_members_of_a_wheel_go_through_a_file(wheel, monkeypatch):
-    monkeypatch.setattr(places, "_IN_MEMORY", 100)
+    monkeypatch.setattr(members, "_IN_MEMORY", 100)
     assert told(kernels.scan(wheel)) == EXPECTED
 
 

@@ -3,7 +3,6 @@
 import mmap
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,12 +14,10 @@ from typing import BinaryIO, cast
 from manifests import sums, tree
 from manifests.console import Progress, ignore_progress
 from wheelhouse.kernels.sections import Buffer
-from wheelhouse.members import Member, members
+from wheelhouse.members import Member, members, room
 
 #: First bytes of a zip file, which a wheel is (PKWARE's APPNOTE 4.3.7).
 _ZIP = b"PK\x03\x04"
-#: Members of wheels up to this size are inflated in memory; larger ones into a nameless file.
-_IN_MEMORY = 256 << 20  # bytes
 #: Text, by its name: an environment has tens of thousands of these, and none is worth opening.
 _TEXT = frozenset(
     (
@@ -94,21 +91,9 @@ def _wheel(wheel: zipfile.ZipFile) -> Iterator[Piece]:
 
 @contextmanager
 def _inflated(wheel: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Buffer]:
-    with wheel.open(info) as stream, _room(info.file_size) as room:
-        shutil.copyfileobj(stream, cast(BinaryIO, room), 1 << 20)
-        yield room
-
-
-@contextmanager
-def _room(size: int) -> Iterator[mmap.mmap]:
-    if size <= _IN_MEMORY:
-        with mmap.mmap(-1, size) as room:
-            yield room
-        return
-    with tempfile.TemporaryFile() as file:
-        file.truncate(size)
-        with mmap.mmap(file.fileno(), size) as room:
-            yield room
+    with wheel.open(info) as stream, room(info.file_size) as space:
+        shutil.copyfileobj(stream, cast(BinaryIO, space), 1 << 20)
+        yield space
 
 
 def _bundle(place: Path, progress: Progress) -> Iterator[Piece]:
