@@ -49,6 +49,7 @@ def check(request: Request, stack: Stack, target: Target, workshop: Workshop) ->
         _brought(request.flash_attn_wheel, stack, target, workshop)
     else:
         flashattn.archs(target.gpus)
+        flashattn.check_glibc(target.glibc)
 
 
 def pin(

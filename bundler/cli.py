@@ -14,13 +14,16 @@ from bundler.commands import (
     inspect,
     join,
     kernels,
+    keygen,
     lock,
     plan,
     report,
     report_script,
     schema,
+    sign,
     split,
     stacks,
+    verify,
 )
 from bundler.options import EPILOG
 from manifests import __version__
@@ -38,6 +41,7 @@ def bundle() -> None:
 for _module in (
     *(create, plan, lock, stacks, report, report_script),
     *(inspect, diff, split, join, audit, kernels, elf, schema),
+    *(keygen, sign, verify),
 ):
     bundle.add_command(_module.command)
 

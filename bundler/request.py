@@ -61,7 +61,7 @@ def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
         data = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, or without end
         raise UsageError(f"{path}: can't be read: {error}", mend="correct that file") from None
     for key, value in data.items():
         if key not in known:

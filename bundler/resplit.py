@@ -20,6 +20,7 @@ from manifests.digests import Readable, chunks
 from manifests.errors import Damage, IntegrityError, UsageError, from_oserror
 from manifests.medium import INSTALLER, ArchiveStream, Medium, archive_of
 from manifests.reader import COPY_AGAIN, BundleReader
+from manifests.signature import SIDECAR
 
 #: The line of install.sh that names the archive's first file; see installer/bundlectl/install.sh.
 _ARCHIVE_LINE = re.compile(rb"^ARCHIVE=.*$", re.MULTILINE)
@@ -136,6 +137,7 @@ def _left_behind(source: Medium) -> tuple[str, ...]:
     other = sorted(name for name in listed if name != INSTALLER and not archive_of(name))
     notes = [f"{name}: not taken along; it was made for the old files" for name in other]
     signatures = sorted(p.name for p in source.folder.glob(f"{sums.FILE_NAME}.*"))
+    signatures += [name for name in (SIDECAR,) if (source.folder / name).is_file()]
     notes += [
         f"{name}: not taken along; it signs the old list, so sign the new one with `bundle sign`"
         for name in signatures

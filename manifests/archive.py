@@ -22,7 +22,7 @@ MANIFEST_NAME = "bundle.json"
 TREE_TIME = 315_532_800
 _TYPES = {tree.FILE: tarfile.REGTYPE, tree.FOLDER: tarfile.DIRTYPE, tree.LINK: tarfile.SYMTYPE}
 #: A manifest lists at most a few hundred thousand files; more is an attack on memory.
-MANIFEST_LIMIT = 256 << 20
+MANIFEST_LIMIT = 64 << 20
 
 
 def header(name: str, size: int, mtime: int) -> bytes:

@@ -120,7 +120,7 @@ def parse(data: bytes) -> Manifest:
             f"the bundle has format {schema}, this program reads up to {FORMAT_VERSION}",
             mend="use the install.sh and the bundle command that came with it",
         )
-    manifest = from_data(Manifest, value, archive.MANIFEST_NAME)
+    manifest = from_data(Manifest, value, archive.MANIFEST_NAME, exact=True)
     _check(manifest)
     return manifest
 

@@ -181,7 +181,7 @@ def parse(content: bytes, where: str) -> Lock:
                 f"{where}: schema {data.get('schema')}, this release reads {SCHEMA}",
                 mend="make the lock again with `bundle lock`",
             )
-        found = from_data(Lock, data, "lock")
+        found = from_data(Lock, data, "lock", exact=True)
         _check(found)
     except (ValueError, IntegrityError) as error:
         raise UsageError(

@@ -49,7 +49,7 @@ def load_receipt(path: Path) -> Receipt:
     Raises IntegrityError where it is not one; OSError where it can't be read.
     """
     try:
-        return from_data(Receipt, canonical.loads(path.read_bytes()), path.name)
+        return from_data(Receipt, canonical.loads(path.read_bytes()), path.name, exact=True)
     except ValueError as error:
         raise IntegrityError(f"{path}: not a receipt ({error})") from None
 

@@ -43,7 +43,8 @@ def apply(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
         string = match.group()
         return string.replace(placeholder, new) + b"\0" * (room * string.count(placeholder))
 
-    return _strings(placeholder).sub(replaced, data)
+    last = data.rfind(b"\0") + 1  # behind it no string ends, and looking for one takes long
+    return _strings(placeholder).sub(replaced, data[:last]) + data[last:]
 
 
 def restore(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
@@ -68,7 +69,8 @@ def _undo_binary(data: bytes, placeholder: bytes, old: bytes) -> bytes:
     if room < 0:
         raise IntegrityError(f"a binary file can't hold the path {old.decode()!r}: it is too long")
     pieces, done = [], 0
-    while match := _strings(old).search(data, done):
+    last = data.rfind(b"\0") + 1  # behind it no string ends, and looking for one takes long
+    while match := _strings(old).search(data, done, last):
         string = match.group()
         end = match.end() + room * string.count(old)
         if data[match.end() : end].strip(b"\0") or end > len(data):

@@ -30,42 +30,47 @@ def to_data(record: Any) -> Any:
     return record
 
 
-def from_data(cls: type[T], data: Any, where: str = "") -> T:
+def from_data(cls: type[T], data: Any, where: str = "", *, exact: bool = False) -> T:
     """Build `cls` from plain data.
 
-    `where` starts the path that an error names. Raises IntegrityError on any unknown, missing or
-    wrongly typed field.
+    `where` starts the path that an error names; `exact` wants just the fields that `to_data` gives,
+    so that one record has one text. Raises IntegrityError on any unknown, missing or wrongly typed
+    field.
     """
-    result: T = _convert(cls, data, where or cls.__name__)
+    result: T = _convert(cls, data, where or cls.__name__, exact)
     return result
 
 
-def _convert(kind: Any, data: Any, where: str) -> Any:
+def _convert(kind: Any, data: Any, where: str, exact: bool) -> Any:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         arms = typing.get_args(kind)
         if data is None and type(None) in arms:
             return None
         (kind,) = (arm for arm in arms if arm is not type(None))
-        return _convert(kind, data, where)
+        return _convert(kind, data, where, exact)
     if origin is tuple:
         if not isinstance(data, list):
             raise IntegrityError(f"{where}: a list is needed, found {_name(data)}")
         (item,) = (arm for arm in typing.get_args(kind) if arm is not Ellipsis)
-        return tuple(_convert(item, value, f"{where}[{i}]") for i, value in enumerate(data))
+        return tuple(
+            _convert(item, value, f"{where}[{i}]", exact) for i, value in enumerate(data)
+        )
     if origin is dict:
         if not isinstance(data, dict):
             raise IntegrityError(f"{where}: a table is needed, found {_name(data)}")
         item = typing.get_args(kind)[1]
-        return {str(key): _convert(item, value, f"{where}.{key}") for key, value in data.items()}
+        return {
+            str(key): _convert(item, value, f"{where}.{key}", exact) for key, value in data.items()
+        }
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _build(kind, data, where)
+        return _build(kind, data, where, exact)
     if type(data) is not kind:
         raise IntegrityError(f"{where}: {kind.__name__} is needed, found {_name(data)}")
     return data
 
 
-def _build(cls: type[Any], data: Any, where: str) -> Any:
+def _build(cls: type[Any], data: Any, where: str, exact: bool) -> Any:
     if not isinstance(data, dict):
         raise IntegrityError(f"{where}: a table is needed, found {_name(data)}")
     hints, fields = _shape(cls)
@@ -75,8 +80,12 @@ def _build(cls: type[Any], data: Any, where: str) -> Any:
     values = {}
     for name, field in fields.items():
         if name in data:
-            values[name] = _convert(hints[name], data[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            values[name] = _convert(hints[name], data[name], f"{where}.{name}", exact)
+            if exact and values[name] == field.default:
+                raise IntegrityError(f"{where}: the field {name!r} says what goes without saying")
+        elif field.default is dataclasses.MISSING and (
+            exact or field.default_factory is dataclasses.MISSING
+        ):
             raise IntegrityError(f"{where}: the field {name!r} is missing")
     return cls(**values)
 

@@ -7,6 +7,7 @@ cover the data without gap or overlap.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -16,6 +17,8 @@ from manifests.impostors import SNIFFED, sniff
 
 #: safetensors/src/tensor.rs: MAX_HEADER_SIZE.
 MAX_HEADER = 100_000_000
+#: torch/headeronly (kMaxDims is 64): no tensor has more. A product of a million numbers takes hours.
+_MOST_DIMENSIONS = 64
 #: Bits of one value; safetensors/src/tensor.rs: Dtype::bitsize of release 0.8.
 BITS = {
     "F4": 4,
@@ -103,28 +106,31 @@ def _tensors(text: bytes, name: str) -> tuple[Tensor, ...]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [key for key, _ in pairs]
-        twice = next(key for key in names if names.count(key) > 1)
-        raise ValueError(f"{twice!r} is listed twice")
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"{twice!r:.80} is listed twice")
     return value
 
 
 def _tensor(name: str, value: Any, bad: Callable[[str], IntegrityError]) -> Tensor:
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
-        raise bad(f"{name!r} needs dtype, shape and data_offsets")
+        raise bad(f"{name!r:.80} needs dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise bad(f"{name!r} has the unknown type {dtype!r}")
+        raise bad(f"{name!r:.80} has the unknown type {dtype!r:.80}")
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
-        raise bad(f"{name!r} has the shape {shape!r} and the offsets {offsets!r}")
+        raise bad(f"{name!r:.80} has the shape {shape!r:.80} and the offsets {offsets!r:.80}")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise bad(f"{name!r:.80} has {len(shape)} dimensions")
     tensor = Tensor(name, dtype, tuple(shape), *offsets)
     if 8 * (tensor.end - tensor.begin) != tensor.parameters() * BITS[dtype]:
-        raise bad(f"{name!r} of shape {shape} does not fill its {tensor.end - tensor.begin} bytes")
+        raise bad(
+            f"{name!r:.80} of shape {shape!r:.80} does not fill its {tensor.end - tensor.begin} bytes"
+        )
     return tensor
 
 
 def _naturals(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
 
 
 def _check_layout(tensors: tuple[Tensor, ...], name: str) -> None:

@@ -18,6 +18,9 @@ INDEX, SUFFIX = "model.safetensors.index.json", ".safetensors"
 #: How save_pretrained numbers shards.
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
 
+#: A name alone can claim 99,999 others; nobody reads so many lines.
+_MOST_TOLD = 100
+
 Headers = dict[str, tuple[Tensor, ...]]
 
 
@@ -116,13 +119,22 @@ def _missing(shard: str, why: str) -> Finding:
     )
 
 
+def _check_count(match: re.Match[str], shards: Collection[str]) -> Iterator[Finding]:
+    missing = [
+        twin
+        for number in range(1, int(match["count"]) + 1)
+        if (twin := f"{match['stem']}-{number:05}-of-{match['count']}{SUFFIX}") not in shards
+    ]
+    for twin in missing[:_MOST_TOLD]:
+        yield _missing(twin, f"{match[0]} counts it")
+    if len(missing) > _MOST_TOLD:
+        yield _missing(f"{len(missing) - _MOST_TOLD} more", f"{match[0]} counts them")
+
+
 def _check_series(shards: Collection[str]) -> Iterator[Finding]:
     for name in sorted(shards):
         if match := _NUMBERED.fullmatch(name):
-            for number in range(1, int(match["count"]) + 1):
-                twin = f"{match['stem']}-{number:05}-of-{match['count']}{SUFFIX}"
-                if twin not in shards:
-                    yield _missing(twin, f"{name} counts it")
+            yield from _check_count(match, shards)
             break
     if len(shards) > 1:
         what = f"{INDEX}: missing, and there are {len(shards)} weight files (missing-index)"

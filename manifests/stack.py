@@ -145,7 +145,7 @@ def named(name: str) -> Stack:
 def _from_file(path: Path) -> Stack:
     try:
         return from_data(Stack, tomllib.loads(path.read_text("utf-8")), path.name)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, IntegrityError) as error:
+    except (OSError, ValueError, RecursionError, IntegrityError) as error:
         raise UsageError(
             f"{path}: not a stack: {error}",
             mend="take a file of manifests/stacks/ as a pattern",

@@ -1,8 +1,12 @@
 """`bundle create`: make a bundle."""
 
+from pathlib import Path
+
 import click
 
 from bundler import create as creating
+from bundler import signing
+from bundler.commands.passphrase import of_key
 from bundler.options import EPILOG, Settings, request, voice, written
 from bundler.plan import plan, render, without_download
 from bundler.request import Request
@@ -17,9 +21,19 @@ from manifests.volumes import parse_size
 @written
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
+@click.option(
+    "--sign-key", type=Path, help="Sign the bundle with this private key (`bundle sign`)."
+)
+@click.option("--passphrase-file", type=Path, help="The key's passphrase, in a file's first line.")
 @voice
 def command(
-    request: Request, workshop: Workshop, console: Console, dry_run: bool, volume_size: str
+    request: Request,
+    workshop: Workshop,
+    console: Console,
+    dry_run: bool,
+    volume_size: str,
+    sign_key: Path | None,
+    passphrase_file: Path | None,
 ) -> None:
     """Make a bundle: lock, fetch, build, pack, write."""
     most = parse_size(volume_size) if volume_size else 0
@@ -30,13 +44,19 @@ def command(
         return
     if request.lock is not None and not request.lock.exists():
         raise UsageError(f"{request.lock}: no such lock", mend="make it with `bundle lock`")
+    # The key is opened before the long work, which would be for nothing without it.
+    signer = None
+    if sign_key is not None:
+        signer = signing.load_signer(sign_key, of_key(sign_key, passphrase_file))
     locked = creating.lock(draft, console)
     made = creating.create(draft, locked, console, most)
+    signed_by = signing.sign(made.folder, signer).fingerprint if signer is not None else ""
     record = {
         "bundle": str(made.folder),
         "manifest_sha256": made.digest,
         "size": made.size,
         "flavour": made.manifest.flavour,
+        "signed_by": signed_by,
         "unpublished": list(made.manifest.unpublished),
         "notes": [*draft.choice.notes, *draft.sources.ignored, *made.notes],
     }
@@ -50,6 +70,7 @@ def command(
         *notes,
         f"{made.folder}: {size(made.size)}, {made.manifest.stack} ({made.manifest.flavour})",
         f"manifest sha256: {made.digest}",
+        *([f"signed by the key {signed_by}"] if signed_by else []),
         f"on the isolated host: sh {made.folder.name}/install.sh",
     ]
     console.result(record, "\n".join(lines))

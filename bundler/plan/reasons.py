@@ -3,7 +3,9 @@
 from bundler.create import Draft
 from bundler.plan.model import Other, StackPart
 from manifests import choice
+from manifests.errors import BundleError
 from manifests.lock import Lock
+from wheelhouse.flashattn import outlook, this_machine
 
 
 def stack_part(draft: Draft) -> StackPart:
@@ -44,13 +46,19 @@ def flash_attention(draft: Draft, locked: Lock) -> str:
     request, stack = draft.request, draft.choice.stack
     if request.flash_attn_wheel is not None:
         return f"your wheel {request.flash_attn_wheel.name} is inspected and taken"
+    gpus = draft.choice.target.gpus
     for build in locked.builds:
-        archs = ", ".join(f"sm_{arch}" for arch in build.archs)
-        return f"{build.name} {build.version} is built here for {archs}, {build.units} units"
+        return _built_here(build.version, gpus)
     wanted = stack.flash_attention
     if wanted is None:
         return ""
     if request.with_flash_attn or wanted.needed:
-        gpus = ", ".join(draft.choice.target.gpus)
-        return f"{wanted.version} is built for {gpus}: {wanted.reason}"
+        return _built_here(wanted.version, gpus)
     return f"not built: {wanted.reason} (--with-flash-attn asks for it)"
+
+
+def _built_here(version: str, gpus: tuple[str, ...]) -> str:
+    try:
+        return outlook(version, gpus, this_machine()).text()
+    except BundleError as error:
+        return f"flash-attn {version} can't be built here: {error.what}"

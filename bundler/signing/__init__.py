@@ -1,6 +1,6 @@
 """Sign a bundle's list and check its signature: the connected side's cryptography."""
 
-from bundler.signing.bundles import Signature, list_bytes, sign, verify
+from bundler.signing.bundles import Signature, sign, verify
 from bundler.signing.keys import Signer, load_public, load_signer
 from bundler.signing.newkey import KeyPair, write_pair
 
@@ -8,7 +8,6 @@ __all__ = [
     "KeyPair",
     "Signature",
     "Signer",
-    "list_bytes",
     "load_public",
     "load_signer",
     "sign",

@@ -3,6 +3,7 @@
 Every function is pure: `Needs` (from the bundle's manifest) against `Host` (bundlectl.host).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -131,7 +132,7 @@ def _machine(needs: Needs, host: Host) -> Verdict:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    return tuple(int(part) for part in text.split(".") if re.fullmatch("[0-9]{1,9}", part))
 
 
 def _glibc(needs: Needs, host: Host) -> Verdict:

@@ -99,7 +99,7 @@ def parse(text: str, where: str) -> ServeConfig:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers and brackets without end, too
         raise UsageError(
             f"{where}: not valid TOML: {error}", mend="correct that line, then run it again"
         ) from None
@@ -123,16 +123,22 @@ def _checked(key: Field[Any], value: Any, place: str) -> Any:
     items = value.values() if isinstance(value, dict) else ()
     if type(value) is not kind or any(type(item) is not str for item in items):
         raise UsageError(
-            f"{place}: {key.name} must be {_KINDS[kind]}, found {value!r}",
+            f"{place}: {key.name} must be {_KINDS[kind]}, found {_shown(value)}",
             mend=f"for example: {_assignment(key.name, default)}",
         )
     low, high = key.metadata["low"], key.metadata["high"]
     if (low is not None and value < low) or (high is not None and value > high):
         limits = f"from {low} to {high}" if high is not None else f"{low} or more"
         raise UsageError(
-            f"{place}: {key.name} is {value}", why=f"it must be {limits}", mend="correct that line"
+            f"{place}: {key.name} is {_shown(value)}", why=f"it must be {limits}", mend="correct that line"
         )
     return value
+
+
+def _shown(value: Any) -> str:
+    if type(value) is int and abs(value) >= 1 << 63:
+        return "a number beyond all bounds"  # of more digits than Python prints
+    return f"{value!r:.80}" if isinstance(value, str | int) else type(value).__name__
 
 
 def _unknown(name: str, known: tuple[str, ...], place: str) -> UsageError:

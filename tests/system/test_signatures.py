@@ -291,6 +291,13 @@ def test_line_ends_of_a_pem_file_do_not_matter(signed, keys, tmp_path):
     started(with_key(signed, key))
 
 
+@pytest.mark.parametrize("public", ["allowed", "ssh.pub"])
+def test_lines_of_an_ssh_file_may_not_end_in_cr_lf(ssh_signed, keys, tmp_path, public):
+    key = tmp_path / "crlf"
+    key.write_bytes((keys / public).read_bytes().replace(b"\n", b"\r\n"))
+    refused(with_key(ssh_signed, key), "CR LF", ExitCode.USAGE)
+
+
 def test_names_of_keys_that_look_like_options(signed, keys, tmp_path, monkeypatch):
     shutil.copy(keys / "ours.pub.pem", tmp_path / "-in")
     monkeypatch.chdir(tmp_path)
@@ -575,3 +582,16 @@ def test_half_of_an_options_name_is_refused(small_bundle, tmp_path):
     done = install(small_bundle, "--pref", str(tmp_path / "h"), "--no-start")
     assert done.returncode == ExitCode.USAGE
     assert not (tmp_path / "h").exists()
+
+
+def test_a_bundle_that_is_signed_as_it_is_made(bench, keys, tmp_path):
+    missing = bench.follow(tmp_path, "--sign-key", str(tmp_path / "none.key"))
+    assert missing.returncode == ExitCode.USAGE
+    assert "none.key" in missing.stderr
+    assert list(tmp_path.iterdir()) == []  # said before the long work
+    done = bench.follow(tmp_path, "--sign-key", str(keys / "ours.key"), "--json")
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.iterdir()
+    verified = bundle("verify", str(folder), "--key", str(keys / "ours.pub.pem"), "--json")
+    assert verified.returncode == 0, verified.stderr
+    assert json.loads(done.stdout)["signed_by"] in verified.stdout

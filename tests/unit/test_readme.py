@@ -37,6 +37,7 @@ def test_every_option_exists():
         text=True,
         check=True,
     ).stdout
+    shown += parser().format_help()
     named = set(re.findall(r"--[a-z][a-z-]+", README))
     named -= {"--fast", "--require-hashes"}  # of ./test and of pip
     assert len(named) > 10

@@ -20,6 +20,8 @@ DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH = 1, 4, 
 DT_RUNPATH, DT_GNU_HASH = 29, 0x6FFFFEF5
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = range(0x6FFFFFFC, 0x70000000)
 _PROGRAM_HEADER = "<IIQQQQQQ"
+#: Linkers write about a dozen; each one can claim the whole file.
+_MOST_SEGMENTS = 128
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,14 @@ class Image:
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
+        # Names and tables may overlap, so that a small file could ask for terabytes of them.
+        self._budget = 16 * len(data) + (1 << 20)
         (offset,) = struct.unpack_from("<Q", data, 32)
         size, count = struct.unpack_from("<HH", data, 54)
         if count and size != struct.calcsize(_PROGRAM_HEADER):
             raise ValueError(f"program headers of {size} bytes")
+        if count > _MOST_SEGMENTS:
+            raise ValueError(f"{count} program headers")
         self._segments = [self._segment(offset + index * size) for index in range(count)]
         self.tags = self._dynamic()
         self.strings = self._string_table()
@@ -89,7 +95,14 @@ class Image:
         end = self.strings.find(b"\0", at)
         if at >= len(self.strings) or end < 0:
             raise ValueError(f"the name at {at} is outside the string table")
+        self.spend(end - at)
         return self.strings[at:end]
+
+    def spend(self, size: int) -> None:
+        """Count bytes that were read by way of a table; entries count as a few each."""
+        self._budget -= size + 8
+        if self._budget < 0:
+            raise ValueError("its tables name more than it holds")
 
     def string(self, at: int) -> str:
         """A name in the string table, as text."""

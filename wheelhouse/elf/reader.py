@@ -86,7 +86,7 @@ def _describe(elf: Image, path: str, machine: str, kind: int) -> ElfFile:
 def _build_id(elf: Image) -> str:
     for notes in elf.contents(image.PT_NOTE):
         at = 0
-        while at + 12 <= len(notes):
+        while at + 12 <= min(len(notes), _MOST):
             name, length, kind = struct.unpack_from("<III", notes, at)
             start = at + 12 + -(-name // 4) * 4
             if kind == _NT_GNU_BUILD_ID and notes[at + 12 : at + 16] == b"GNU\0":
@@ -99,11 +99,13 @@ def _needs(elf: Image) -> Iterator[VersionNeed]:
     """Symbol versions by library (Elf64_Verneed, Elf64_Vernaux)."""
 
     def library(at: int) -> tuple[VersionNeed, int]:
+        elf.spend(16)
         _, count, name, first, following = struct.unpack_from("<HHIII", elf.data, at)
         found = tuple(filter(None, _chain(at + first, count, version)))
         return VersionNeed(elf.string(name), found), following
 
     def version(at: int) -> tuple[str, int]:
+        elf.spend(16)
         _, flags, _, name, following = struct.unpack_from("<IHHII", elf.data, at)
         return "" if flags & _VER_FLG_WEAK else elf.string(name), following
 

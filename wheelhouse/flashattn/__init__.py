@@ -5,7 +5,7 @@ of the user's. `archs` and `outlook` say beforehand what would be built.
 """
 
 from wheelhouse.flashattn.architectures import archs
-from wheelhouse.flashattn.building import Builder, obtain
+from wheelhouse.flashattn.building import Builder, check_glibc, obtain
 from wheelhouse.flashattn.given import inspect
 from wheelhouse.flashattn.plan import Outlook, outlook
 from wheelhouse.flashattn.recipes import recipe
@@ -16,6 +16,7 @@ __all__ = [
     "Machine",
     "Outlook",
     "archs",
+    "check_glibc",
     "inspect",
     "obtain",
     "outlook",

@@ -29,6 +29,7 @@ _CARRIERS = {".nv_fatbin": SECTION, "__nv_relfatbin": RELOCATABLE}
 STARTS = (MAGIC, fatbin.MAGIC, ARCHIVE)
 
 _Found = Iterator[tuple[str, Container]]
+_SLACK = 1 << 20  # bytes
 
 
 def read(view: Buffer) -> tuple[tuple[Containers, ...], tuple[str, ...]]:
@@ -102,12 +103,15 @@ def _bare(view: Buffer, found: Header, start: int, end: int) -> Container:
 
 
 def _cubins(view: Buffer, start: int, end: int) -> _Found:
-    position = view.find(IDENT, start, end)
+    position, claimed = view.find(IDENT, start, end), 0
     while position >= 0:
         try:
             found = header(view, position)
             if found.machine == EM_CUDA:
+                claimed += found.entries * found.entry_size
                 yield CUBIN, _bare(view, found, position, end)
         except Malformed:
             pass  # it only looked like one
+        if claimed > 4 * (end - start) + _SLACK:
+            raise Malformed(position, "cubins in cubins without end")
         position = view.find(IDENT, position + len(IDENT), end)

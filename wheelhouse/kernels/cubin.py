@@ -13,7 +13,7 @@ _OLD_SPECIFIC, _NEW_SPECIFIC = 0x800, 0x8
 _FIRST_WITH_VARIANTS = 90
 #: ptxas 13.0 sets no bit at all, but leaves its command line in a note.
 _NOTE = ".note.nv.tkinfo"
-_TARGET = re.compile(rb"-arch(?:itecture)?[ =]sm_(\d+)([af]?)")
+_TARGET = re.compile(rb"-arch(?:itecture)?[ =]sm_(\d{1,4})([af]?)")
 
 
 def image(view: Buffer, found: Header, start: int = 0, end: int | None = None) -> Image:

@@ -63,14 +63,18 @@ def containers(view: Buffer, start: int, end: int) -> Iterator[Container]:
 def embedded(view: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Container]]:
     """The containers among other data, with where they start and end.
 
-    What only looks like one is passed over.
+    What only looks like one is passed over. Raises Malformed where that is forged, so that looking
+    at each would take as long as the square of their number.
     """
-    stop = start
+    stop, wasted = start, 0
     while match := _MAGIC.search(view, stop, end):
         try:
             found, stop = container(view, match.start(), end)
             yield match.start(), stop, found
-        except Malformed:
+        except Malformed as error:
+            wasted += error.offset - match.start()
+            if wasted > 4 * (end - start) + _CHUNK:
+                raise Malformed(match.start(), "containers in containers without end") from None
             stop = match.end()
 
 

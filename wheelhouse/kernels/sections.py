@@ -25,6 +25,8 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 #: e_shstrndx where the index stands in the first section header instead.
 _SHN_XINDEX = 0xFFFF
+#: Bytes; a longer one is none that is looked for.
+_LONGEST_NAME = 256
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,18 @@ def sections(view: Buffer, start: int = 0, end: int | None = None) -> tuple[Sect
     if names >= count:
         raise Malformed(start, "the section with the names is missing")
     texts = _within(view, start + table[names][4], table[names][5], end)
-    result = []
+    result: list[Section] = []
+    total = 0
     for name, kind, flags, _, offset, size, *_ in table:
         if kind in (SHT_NULL, SHT_NOBITS) or not size:
             continue
         if start + offset + size > end:
             raise Malformed(start + offset, f"a section of {size} bytes is cut off")
-        text = texts[name : max(texts.find(b"\0", name), name)].decode("latin-1")
+        total += size
+        if total > 2 * (end - start):  # each one is read, so they must not all be the whole file
+            raise Malformed(start + offset, "the sections lie over each other")
+        stop = texts.find(b"\0", name, name + _LONGEST_NAME)
+        text = texts[name : max(stop, name)].decode("latin-1")
         result.append(Section(text, kind, flags, start + offset, size))
     return tuple(result)
 
