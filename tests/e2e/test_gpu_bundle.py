@@ -96,6 +96,9 @@ def test_its_server_takes_the_arguments_of_the_stack_and_knows_the_model(install
     (model,) = (release.parent / "models").iterdir()
     code = (
         "import json, sys\n"
+        "import vllm.platforms\n"
+        "from vllm.platforms.cpu import CpuPlatform\n"
+        "vllm.platforms._current_platform = CpuPlatform()\n"  # where there is no GPU, it is told
         "from transformers import AutoConfig, AutoTokenizer\n"
         "from vllm.entrypoints.openai.cli_args import make_arg_parser\n"
         "from vllm.model_executor.models.registry import ModelRegistry\n"
@@ -106,7 +109,8 @@ def test_its_server_takes_the_arguments_of_the_stack_and_knows_the_model(install
         "config = AutoConfig.from_pretrained(model)\n"
         "known = set(config.architectures) <= set(ModelRegistry.get_supported_archs())\n"
         "text = AutoTokenizer.from_pretrained(model).apply_chat_template(\n"
-        "    [{'role': 'user', 'content': 'Hello'}], tokenize=False, enable_thinking=False)\n"
+        "    [{'role': 'user', 'content': 'Hello'}], tokenize=False,\n"
+        "    add_generation_prompt=True, enable_thinking=False)\n"
         "print(json.dumps([parsed.gdn_prefill_backend, known, '</think>' in text]))\n"
     )
     words = [*manifest["server"]["arguments"], "--reasoning-parser", "qwen3"]
