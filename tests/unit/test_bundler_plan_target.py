@@ -173,9 +173,14 @@ def with_flash_attention(asked: Draft, wanted: FlashAttention | None) -> Draft:
             FlashAttention("2.8.3", False, "has its own"),
             {"with_flash_attn": True},
             LOCK,
-            "2.8.3 is built for sm_86",
+            "flash-attn 2.8.3: sm_80 is built for sm_86",
         ),
-        (FlashAttention("2.8.3", True, "is imported"), {}, LOCK, "2.8.3 is built for sm_86: is"),
+        (
+            FlashAttention("2.8.3", True, "is imported"),
+            {},
+            LOCK,
+            "flash-attn 2.8.3: sm_80 is built for sm_86",
+        ),
         (
             FlashAttention("2.8.3", False, "x"),
             {"flash_attn_wheel": Path("/x/mine.whl")},
@@ -186,7 +191,7 @@ def with_flash_attention(asked: Draft, wanted: FlashAttention | None) -> Draft:
             FlashAttention("2.8.3", False, "x"),
             {},
             replace(LOCK, builds=(BUILD,)),
-            "flash-attn 2.8.3 is built here for sm_80, sm_90, 72 units",
+            "flash-attn 2.8.3: sm_80 is built for sm_86",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def wheel(root: Path) -> Path:
 
 
 def bundle(root: Path) -> Path:
-    return Simulator(environment={"bin/conda-unpack": b"", **TREE}).write(root)[0]
+    return Simulator(environment={"bin": None, "bin/conda-unpack": b"", **TREE}).write(root)[0]
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -160,7 +160,7 @@ def test_a_damaged_bundle_is_refused(tmp_path, share):
 
 
 def test_another_tree_than_the_listed_one_is_refused(tmp_path):
-    listed: Content = {"bin/conda-unpack": b"", **TREE}
+    listed: Content = {"bin": None, "bin/conda-unpack": b"", **TREE}
     packed: Content = {**listed, "lib/liba.so.1": ELF + b"other"}
     attack = Simulator(
         environment=listed, environment_archive=zstandard.compress(archive_of(packed))
