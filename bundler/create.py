@@ -89,6 +89,7 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
     passed = gates.check(serving, runtime, choice.stack, locked.target)
     locked = replace(locked, model=snapshot.model)
     manifest = describe(name, request, choice, locked, built, snapshot, serving, runtime, passed)
+    bundle.parse(manifest.dump())  # what no reader would take is not written
     size = manifest.archive_length(len(manifest.dump()))
     media.check_output(request.output, size)
     contents: dict[str, media.Opener] = {

@@ -13,8 +13,8 @@ MEDIA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,199}")
 #: Conda channels take an access token as two parts of the path, /t/TOKEN/channel.
 _CONDA_TOKEN = re.compile(r"/t/[A-Za-z0-9_-]{6,}(?=/)")
 DIGEST = re.compile(r"[0-9a-f]{64}")
-#: Bytes of a path below a root. PATH_MAX is 4096 with the root; conda's and the Hub's are shorter by
-#: far, and what is done for each part of a path must stay little.
+#: Bytes of a path below a root. PATH_MAX is 4096 with the root; conda's and the Hub's are far
+#: shorter, and what is done for each part of a path must stay little.
 LONGEST_PATH = 2048
 
 

@@ -9,7 +9,7 @@ state/receipts/ID.json   etc/   cache/   bin/
 from dataclasses import dataclass
 from pathlib import Path
 
-from manifests import bundle, canonical
+from manifests import archive, bundle, canonical, regular
 from manifests.errors import IntegrityError, UsageError
 from manifests.names import MEDIA_NAME
 from manifests.records import from_data, to_data
@@ -49,7 +49,7 @@ def load_receipt(path: Path) -> Receipt:
     Raises IntegrityError where it is not one; OSError where it can't be read.
     """
     try:
-        return from_data(Receipt, canonical.loads(path.read_bytes()), path.name, exact=True)
+        return from_data(Receipt, canonical.loads(regular.read(path)), path.name, exact=True)
     except ValueError as error:
         raise IntegrityError(f"{path}: not a receipt ({error})") from None
 
@@ -81,7 +81,7 @@ def load_manifest(prefix: Path, release: str) -> tuple[bundle.Manifest, str]:
     receipt = load_receipt(receipt_path(prefix, release))
     path = prefix / RELEASES / release / "bundle.json"
     try:
-        data = path.read_bytes()
+        data = regular.read(path, archive.MANIFEST_LIMIT)
     except OSError as error:
         raise IntegrityError(
             f"{path}: {error.strerror}", mend="install the bundle again: sh install.sh"

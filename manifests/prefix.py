@@ -47,6 +47,13 @@ def apply(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
     return _strings(placeholder).sub(replaced, data[:last]) + data[last:]
 
 
+def longest(size: int, rewrite: Rewrite, prefix: str) -> int:
+    """The most bytes that a packed file of `size` bytes has after conda-unpack under `prefix`."""
+    old, new = len(rewrite.placeholder.encode()), len(prefix.encode())
+    grown = size // old * (new - old) if old and rewrite.mode == TEXT else 0
+    return size + max(grown, 0)
+
+
 def restore(data: bytes, rewrite: Rewrite, prefix: str) -> bytes:
     """The packed bytes of an installed file; the inverse of `apply`.
 

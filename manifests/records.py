@@ -53,9 +53,7 @@ def _convert(kind: Any, data: Any, where: str, exact: bool) -> Any:
         if not isinstance(data, list):
             raise IntegrityError(f"{where}: a list is needed, found {_name(data)}")
         (item,) = (arm for arm in typing.get_args(kind) if arm is not Ellipsis)
-        return tuple(
-            _convert(item, value, f"{where}[{i}]", exact) for i, value in enumerate(data)
-        )
+        return tuple(_convert(item, value, f"{where}[{i}]", exact) for i, value in enumerate(data))
     if origin is dict:
         if not isinstance(data, dict):
             raise IntegrityError(f"{where}: a table is needed, found {_name(data)}")

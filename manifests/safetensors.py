@@ -17,7 +17,7 @@ from manifests.impostors import SNIFFED, sniff
 
 #: safetensors/src/tensor.rs: MAX_HEADER_SIZE.
 MAX_HEADER = 100_000_000
-#: torch/headeronly (kMaxDims is 64): no tensor has more. A product of a million numbers takes hours.
+#: No framework has tensors of more (numpy: 64), and a product of a million numbers takes hours.
 _MOST_DIMENSIONS = 64
 #: Bits of one value; safetensors/src/tensor.rs: Dtype::bitsize of release 0.8.
 BITS = {
@@ -124,7 +124,8 @@ def _tensor(name: str, value: Any, bad: Callable[[str], IntegrityError]) -> Tens
     tensor = Tensor(name, dtype, tuple(shape), *offsets)
     if 8 * (tensor.end - tensor.begin) != tensor.parameters() * BITS[dtype]:
         raise bad(
-            f"{name!r:.80} of shape {shape!r:.80} does not fill its {tensor.end - tensor.begin} bytes"
+            f"{name!r:.80} of shape {shape!r:.80} does not fill "
+            f"its {tensor.end - tensor.begin} bytes"
         )
     return tensor
 

@@ -20,7 +20,7 @@ from manifests.names import DIGEST
 #: those of ECMA-267 (DVD, 4.7 GB) and of a 25 GB BD-R, less 1 % for the file system.
 PRESETS = {"fat32": (4 << 30) - 1, "dvd": 4_650_000_000, "bd": 24_750_000_000}
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
-_SIZE = re.compile(r"(\d+)\s*([KMG]I?)?B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15})\s*([KMG]I?)?B?", re.IGNORECASE)
 #: A volume holds at least the manifest's header and a little of what follows.
 SMALLEST = 64 << 10
 #: Numbers have three digits, so that names sort.

@@ -7,6 +7,7 @@ follows from its first bytes, not from its name.
 
 import mmap
 import os
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -81,6 +82,18 @@ def size_of(place: Path) -> int:
         return sum(entry.stat().st_size for entry, _ in _walk(place) if _is_file(entry))
 
 
+#: RuntimeError: zipfile's word for encrypted members, and for methods and versions it has not.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    UnicodeDecodeError,
+    zstandard.ZstdError,
+)
+
+
 @contextmanager
 def _told(place: Path) -> Iterator[None]:
     """What can go wrong with a place, as errors that name it."""
@@ -88,7 +101,7 @@ def _told(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise from_oserror(error, f"reading {place}", error.filename or place) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
+    except _DAMAGE as error:
         raise IntegrityError(
             f"{place}: damaged ({error})", mend="fetch or copy it again, and compare its digest"
         ) from error
@@ -187,12 +200,14 @@ class _Flow:
 
     def fill(self, view: memoryview) -> None:
         """Fill the whole view. Raises EOFError where the stream ends first."""
-        while view:
-            count = self._raw.readinto(view)
+        done = 0
+        while done < len(view):
+            with view[done:] as rest:  # an error must not keep it: its map could not be closed
+                count = self._raw.readinto(rest)
             if not count:
                 raise EOFError(f"the data end after {self.position} bytes")
             self.position += count
-            view = view[count:]
+            done += count
 
     def take(self, size: int) -> bytes:
         """The next bytes, exactly so many."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundler.models.card import licence_of
-from bundler.models.selection import select
+from bundler.models.selection import check_names, select
 from bundler.models.source import Snapshot, changed, serialised
 from manifests import canonical, digests
 from manifests.checkpoint import Checkpoint, Rules, inspect
 from manifests.errors import BundleError, IntegrityError, UsageError, from_oserror
 from manifests.lock import COMPUTED, Model, ModelFile
 from manifests.modelfolder import UNFINISHED, files_of
-from manifests.names import check_path
 from wheelhouse.store import Progress, silent
 
 #: How huggingface_hub lays out its cache: models--ORG--NAME/{blobs,refs,snapshots/COMMIT}.
@@ -81,12 +80,13 @@ class FolderSource:
         found = files_of(self.folder)
         taken, left_out = select(found, self.rules)
         try:
-            return {check_path(name): found[name] for name in taken}, left_out
+            check_names(taken)
         except IntegrityError as error:
             raise UsageError(
                 f"{self.folder}: {error.what}",
                 mend="rename that file, or copy the model without it",
             ) from None
+        return {name: found[name] for name in taken}, left_out
 
     def _inspect(self) -> Checkpoint:
         try:

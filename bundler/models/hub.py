@@ -17,12 +17,11 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from bundler.models import catalogue
 from bundler.models.card import licence_of
 from bundler.models.download import Remote, download, read_small
-from bundler.models.selection import select
+from bundler.models.selection import check_names, select
 from bundler.models.source import Snapshot, serialised
 from manifests.checkpoint import Rules, inspect, preview
 from manifests.errors import SourceError
 from manifests.lock import Model, ModelFile
-from manifests.names import check_path
 from wheelhouse.store import Progress, Store, silent
 
 #: Files at a time. More gains nothing where one stream fills the line, and Hubs throttle.
@@ -65,7 +64,8 @@ class HubSource:
             self.repository, self.revision, self._endpoint(), self.timeout, self.pause
         )
         taken, left_out = select(found.files, self.rules)
-        files = {check_path(name): found.files[name] for name in taken}
+        check_names(taken)
+        files = {name: found.files[name] for name in taken}
         model = Model(
             name=found.repository.rpartition("/")[2],
             source=f"hf:{found.repository}",

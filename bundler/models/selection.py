@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from manifests import bundle, tree
 from manifests.checkpoint import Rules, is_code, is_pickle
+from manifests.names import check_path
 from manifests.shards import SUFFIX
 
 #: By suffix: configuration, tokenizer, processor and generation; chat templates; vocabularies.
@@ -35,6 +37,15 @@ def select(names: Iterable[str], rules: Rules) -> tuple[list[str], list[str]]:
     pickles = rules.pickle and not weights
     taken = [name for name in listed if name in chosen or _is_taken(name, rules, pickles=pickles)]
     return taken, sorted(set(listed).difference(taken))
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that a bundle can't hold, by themselves or beside each other.
+
+    Raises IntegrityError.
+    """
+    entries = (tree.Entry(check_path(name)) for name in names)
+    tree.check(bundle.with_folders(entries), "the model")
 
 
 def _is_taken(name: str, rules: Rules, *, pickles: bool) -> bool:

@@ -17,6 +17,7 @@ import requests
 
 from manifests.errors import from_oserror
 from manifests.lock import Wheel
+from wheelhouse import record
 from wheelhouse.sources import Sources, local_path
 from wheelhouse.store import Progress, Store, silent
 
@@ -49,11 +50,11 @@ def inside(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if name.count("/") == 1 and name.endswith(".dist-info/METADATA"):
-                    return archive.read(name).decode("utf-8", "replace")
-    except zipfile.BadZipFile:
-        return ""
+                    return record.text_of(archive, name, "replace")
     except OSError as error:
         raise from_oserror(error, "reading a wheel", path) from error
+    except record.UNSOUND:
+        return ""
     return ""
 
 

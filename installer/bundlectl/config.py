@@ -130,7 +130,9 @@ def _checked(key: Field[Any], value: Any, place: str) -> Any:
     if (low is not None and value < low) or (high is not None and value > high):
         limits = f"from {low} to {high}" if high is not None else f"{low} or more"
         raise UsageError(
-            f"{place}: {key.name} is {_shown(value)}", why=f"it must be {limits}", mend="correct that line"
+            f"{place}: {key.name} is {_shown(value)}",
+            why=f"it must be {limits}",
+            mend="correct that line",
         )
     return value
 

@@ -148,6 +148,9 @@ _KINDS = {stat.S_IFREG: tree.FILE, stat.S_IFLNK: tree.LINK, stat.S_IFDIR: tree.F
 
 def _check_bytes(path: Path, entry: tree.Entry, installed_at: str, size: int) -> Finding | None:
     if entry.rewrite is not None:
+        most = prefix.longest(entry.size, entry.rewrite, installed_at)
+        if size > most:
+            return Finding(ALTERED, entry.path, f"{most} bytes at the most", f"{size} bytes")
         found = _packed_digest(path.read_bytes(), entry, installed_at)
     elif size != entry.size:
         # Length before hash: a short file need not be read to be known as wrong.

@@ -25,7 +25,7 @@ def main() -> int:
         return 0
     if arguments.guided:
         return _guided(names[0], arguments.seconds)
-    return int(any([_unguided(name, arguments.seconds) for name in names]))
+    return int(sum(_unguided(name, arguments.seconds) for name in names) > 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -34,7 +34,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("files", nargs="*", type=Path, help="inputs to repeat")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
     parser.add_argument("--guided", action="store_true", help="by coverage, with atheris")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.target == "all" and (arguments.guided or arguments.files):
+        parser.error("name one target for that")
+    return arguments
 
 
 def _unguided(name: str, seconds: float) -> bool:

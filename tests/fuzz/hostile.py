@@ -68,7 +68,9 @@ def _cubins(count: int) -> bytes:
     table = struct.pack("<IIQQQQIIQQ", 0, 8, 0, 0, 0, 0, 0, 0, 0, 0) * count
     heads = b"".join(
         ident
-        + struct.pack("<HHIQQQIHHHHHH", 1, 190, 1, 0, 0, (count - i) * 64, 86, 64, 0, 0, 64, count, 0)
+        + struct.pack(
+            "<HHIQQQIHHHHHH", 1, 190, 1, 0, 0, (count - i) * 64, 86, 64, 0, 0, 64, count, 0
+        )
         for i in range(count)
     )
     return gpucode.elf({".rodata": heads + table})
@@ -101,11 +103,17 @@ def _names(count: int, length: int) -> bytes:
 HOSTILE = {
     "a manifest of brackets": ("manifest", b"[" * _MB),
     "a path of a megabyte": ("manifest", _manifest(path="a/" * 500_000 + "a")),
-    "a link of a megabyte": ("manifest", _manifest(path="x", kind="link", target="a/../" * 200_000)),
+    "a link of a megabyte": (
+        "manifest",
+        _manifest(path="x", kind="link", target="a/../" * 200_000),
+    ),
     "a size of 4000 digits": ("manifest", _manifest(path="x", size=10**4000)),
     "a manifest of an exabyte": ("outer", _first_header(b"\x80\0\0\0" + b"\x10" + bytes(7))),
     "a manifest of less than nothing": ("outer", _first_header(b"\xff" * 12)),
-    "a shape of a million numbers": ("weights", _tensor("9999999,8888888" * 1 + ",7777777" * 10**6)),
+    "a shape of a million numbers": (
+        "weights",
+        _tensor("9999999,8888888" * 1 + ",7777777" * 10**6),
+    ),
     "a shape of long numbers": ("weights", _tensor(",".join(["9" * 4000] * 500))),
     "tensors with one twin": ("weights", _twins(50_000)),
     "weights of brackets": ("weights", _weights(b"{" + b'"a":[' * _MB)),

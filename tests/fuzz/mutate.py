@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from manifests import canonical
@@ -14,6 +15,7 @@ _VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 1 << 63, 10**40, 10**4000, "", "..", "/etc/passwd", "a/" * 3000, "²", "\0",
     "x" * 300, "\udce9", [], {}, ["x"], [[]], "link", "folder", "0" * 64, "model/x", "env/x",
 )  # fmt: skip
+
 
 def mutations(name: str, number: int, seed: int = 0) -> Iterator[bytes]:
     """The seeds of a target, and `number` changes of them; the same for the same `seed`."""
@@ -46,9 +48,9 @@ def _other_values(sound: bytes, generator: random.Random) -> bytes:
         if change == 0:
             del place[key]
         elif change == 1 and isinstance(place, list):
-            place.append(place[key])
+            place.append(deepcopy(place[key]))
         else:
-            place[key] = generator.choice(_VALUES)
+            place[key] = deepcopy(generator.choice(_VALUES))
     try:
         return canonical.dumps(value)
     except UnicodeEncodeError:

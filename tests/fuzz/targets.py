@@ -7,13 +7,16 @@ import io
 import json
 import tempfile
 import tomllib
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bundlectl import config
+from bundlectl import checks, config, preflight
+from bundlectl.host import FileSystem, Host
 from bundlectl.journal import Journal
+from bundler.plan import papers
 from manifests import (
     archive,
     bundle,
@@ -34,14 +37,17 @@ from manifests.gpu import products
 from manifests.reader import BundleReader
 from manifests.records import from_data
 from manifests.stack import Stack
+from wheelhouse import record
 from wheelhouse.elf import reader as elf
 from wheelhouse.elf.image import DAMAGE
 from wheelhouse.elf.symbols import symbols
 from wheelhouse.kernels import binary
 from wheelhouse.kernels.malformed import Malformed
+from wheelhouse.members import members
 
 Target = Callable[[bytes], Any]
 TARGETS: dict[str, Target] = {}
+_HOST = Host("/srv", "/", True, FileSystem("/", "disk", "ext4", 1 << 40, 1 << 20, 4096))
 _FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -77,6 +83,16 @@ def manifest(data: bytes) -> None:
         archive.header(member.path, member.size, found.created)
     for entry in (*found.environment, *found.runtime, *bundle.model_entries(found)):
         archive.entry_header(entry)
+    needs = checks.Needs(
+        machine=found.target.arch,
+        glibc=found.needs.glibc,
+        cpu_flags=found.needs.cpu_flags,
+        memory=found.needs.memory,
+        gpus=found.target.gpus,
+        driver=found.needs.driver,
+        created=found.created,
+    )
+    preflight.examine(needs, _HOST)
 
 
 @target
@@ -201,12 +217,20 @@ def shared_object(data: bytes) -> None:
 def gpu_code(data: bytes) -> None:
     """A library's fat binaries, an archive of objects, a cubin."""
     with suppress(Malformed):
-        binary.read(memoryview_of(data))
+        binary.read(data)
 
 
-def memoryview_of(data: bytes) -> Any:
-    """What places.Piece.content gives is searched like bytes."""
-    return data
+@target
+def wheel(data: bytes) -> None:
+    """A wheel's papers, and its files against its RECORD."""
+    path = _file(data)
+    papers.inside(path)
+    with suppress(BundleError):
+        for member in members(path):
+            with member.content() as view:
+                elf.parse(view, member.path)
+    with suppress(*record.UNSOUND), zipfile.ZipFile(path) as archive:
+        record.check(archive, "x-1-py3-none-any.whl")
 
 
 @target

@@ -50,7 +50,12 @@ REWRITES = {
     "etc/text": tree.Rewrite(PLACEHOLDER, "text"),
     "lib/binary": tree.Rewrite(PLACEHOLDER, "binary"),
 }
-RUNTIME: Content = {"bin": None, "bin/python": b"#!/bin/sh\nexit 0\n", "lib": None, "lib/empty": b""}
+RUNTIME: Content = {
+    "bin": None,
+    "bin/python": b"#!/bin/sh\nexit 0\n",
+    "lib": None,
+    "lib/empty": b"",
+}
 MODEL = {
     "config.json": b'{"architectures":["Qwen3_5ForCausalLM"]}',
     "empty": b"",

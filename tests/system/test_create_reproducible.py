@@ -2,6 +2,9 @@
 
 import os
 import stat
+import subprocess
+
+import pytest
 
 from tests.support.connected import run
 from tests.support.small import bundle
@@ -36,6 +39,27 @@ def test_the_same_lock_gives_the_same_bytes(bench, tmp_path):
     for name, content in ours.items():
         assert content == theirs[name], name
     assert bundle("audit", str(two)).returncode == 0
+
+
+def test_another_account_gives_the_same_bytes(bench, tmp_path):
+    """Another uid and gid, which no account database knows, no home folder, one core, no umask."""
+    account = ("unshare", "--user", "--map-user=123456", "--map-group=123457")
+    done = subprocess.run([*account, "id", "-u"], capture_output=True, text=True, check=False)
+    if done.stdout.strip() != "123456":
+        pytest.skip("this machine does not let us be somebody else")
+    first = bench.follow(tmp_path / "ours")
+    assert first.returncode == 0, first.stderr
+    second = bench.follow(
+        tmp_path / "theirs",
+        cache=str(tmp_path / "their cache"),
+        env={"HOME": "/nonexistent", "USER": "mallory", "LOGNAME": "mallory", "LANG": "C"},
+        launcher=(*account, "taskset", "-c", "0", "sh", "-c", 'umask 0; exec "$@"', "sh"),
+    )
+    assert second.returncode == 0, second.stderr
+    assert "build the serving environment" in second.stderr
+    (one,) = (tmp_path / "ours").iterdir()
+    (two,) = (tmp_path / "theirs").iterdir()
+    assert contents(one) == contents(two)
 
 
 def test_a_lock_is_followed_without_a_network(bench, namespace, tmp_path):

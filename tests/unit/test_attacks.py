@@ -25,7 +25,7 @@ from tests.support.attacks import (
     boundaries,
     regions,
 )
-from tests.support.simulator import ENVIRONMENT, Simulator
+from tests.support.simulator import ENVIRONMENT, MODEL, Simulator
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -45,7 +45,9 @@ def snapshot(root: Path) -> dict[str, tuple]:
             elif kind == stat.S_IFLNK:
                 content = str(path.readlink())
             found[str(path.relative_to(root))] = (kind, stat.S_IMODE(status.st_mode), content)
-    return {path: what for path, what in found.items() if not path.startswith("host/state/journal/")}
+    return {
+        path: what for path, what in found.items() if not path.startswith("host/state/journal/")
+    }
 
 
 class Place:
@@ -179,3 +181,124 @@ def test_cut_off_anywhere(simulated, place, length):
     code, _ = refused(place, bundle, "reader")
     assert code == ExitCode.INTEGRITY
     assert not_intact(bundle)
+
+
+BUSYBOX = shutil.which("busybox")
+#: What tar itself meets in the archive, before anything but the script has checked it.
+FOR_TAR = [name for name, attack in ATTACKS.items() if "runtime" in name and attack.door == SCRIPT]
+
+
+@pytest.mark.skipif(BUSYBOX is None, reason="busybox is not installed")
+@pytest.mark.parametrize("name", FOR_TAR)
+def test_the_tar_of_busybox_is_not_led_astray_either(simulated, place, name):
+    """It followed a hard link out of its folder once."""
+    tools = place.root / "work" / "tools"
+    bundle = simulated()
+    ATTACKS[name].commit(bundle)
+    tools.mkdir()
+    for tool in subprocess.check_output([BUSYBOX, "--list"], text=True).split():
+        (tools / tool).symlink_to(BUSYBOX)
+    before = snapshot(place.root)
+    done = subprocess.run(
+        [BUSYBOX, "sh", str(bundle.script), "--prefix", str(place.prefix)],
+        env={"PATH": str(tools), "HOME": str(place.root), "TMPDIR": str(place.root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == ATTACKS[name].code, done.stderr
+    assert snapshot(place.root) == before
+
+
+#: Headers that no reader takes, in the bytes that install.sh hands to `tar`.
+FOR_BOTH = ("a_symlink", "a_hard_link", "an_absolute_name", "a_name_above", "a_setuid_bit")
+
+
+@pytest.mark.parametrize("name", FOR_BOTH)
+def test_the_whole_way_through_the_real_script(simulated, place, name):
+    """install.sh finds its runtime, or does not, and touches nothing else; then the reader."""
+    bundle = simulated()
+    ATTACKS[name].commit(bundle)
+    before = snapshot(place.root)
+    code, told = place.script(bundle)
+    for stage in place.root.glob("vllm-bundle.*"):  # the simulated runtime leaves its folder
+        shutil.rmtree(stage)
+    assert code == 0, told
+    assert snapshot(place.root) == before
+    code, told = refused(place, bundle, "reader")
+    assert code == ExitCode.INTEGRITY
+    assert ATTACKS[name].told in told
+
+
+def unreadable(path: Path) -> None:
+    path.chmod(0)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.parametrize("file", ["install.sh", "SHA256SUMS", "tiny+stack+cpu.tar"])
+def test_files_that_can_not_be_read(simulated, place, file):
+    bundle = simulated()
+    unreadable(bundle.folder / file)
+    code, told = refused(place, bundle, "reader")
+    assert code == ExitCode.FILESYSTEM
+    assert file in told
+    assert not_intact(bundle)
+
+
+LEGAL = {
+    "links in the tree": {
+        "environment": {
+            **ENVIRONMENT,
+            "lib/up": "../bin/python",
+            "lib/folder": "../share",
+            "lib/self": ".",
+            "lib/through": "folder/nothing",
+            "lib/dangling": "nowhere",
+            "share/again": "../lib/up",
+            "share/round": "../lib/../bin/python",
+        }
+    },
+    "empty files and folders": {
+        "environment": {**ENVIRONMENT, "share/empty": b"", "share/none": None},
+        "model": {**MODEL, "added_tokens.json": b""},
+    },
+    "the longest name": {
+        "environment": {**ENVIRONMENT, "share/" + "n" * 255: b"x"},
+        "model": {**MODEL, "m" * 255: b"x"},
+    },
+    "a deep path": {
+        "environment": {
+            **ENVIRONMENT,
+            **{"/".join(["d" * 40] * depth): None for depth in range(1, 31)},
+            "/".join([*["d" * 40] * 30, "file"]): b"deep",
+        }
+    },
+    "names with every sign that is allowed": {
+        "environment": {
+            **ENVIRONMENT,
+            "share/-rf": b"x",
+            "share/ (1) [2] {3} !#$%&'^~@=+,": b"x",
+            "share/..hidden": b"x",
+            "share/...": b"x",
+        }
+    },
+    "a file that needs a whole block": {"model": {**MODEL, "block.json": b"x" * 512}},
+}
+
+
+@pytest.mark.parametrize("content", LEGAL.values(), ids=LEGAL)
+def test_what_is_legal_is_installed(simulated, place, content):
+    bundle = simulated(**content)
+    code, told = place.reader(bundle)
+    assert code == 0, told
+    assert audit(bundle.folder).intact
+    assert audit(place.prefix).intact, audit(place.prefix).text()
+    release = f"{bundle.folder.name}-{bundle.digest[:12]}"
+    environment = place.prefix / "releases" / release / "env"
+    for path, value in content.get("environment", {}).items():
+        if isinstance(value, str):
+            assert str((environment / path).readlink()) == value
+        elif value is not None:
+            assert (environment / path).read_bytes() == value
+    place.script(bundle)

@@ -126,7 +126,7 @@ look_at_key() { # → $kind: pem, pub or allowed; $lines: an allowed_signers fil
       *) continue ;;
     esac
     case $kind,$line in
-      p[eu]m,*) ;;
+      pem,*) ;;
       *,*"$cr") fail 2 "$key: its lines end in CR LF" "" "copy it again in binary mode" ;;
     esac
   done <"$key"
