@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 
-from manifests import archive, sums, volumes
+from manifests import archive, regular, sums, volumes
 from manifests.bundle import digest_of
 from manifests.digests import BackgroundHasher, sha256
 from manifests.errors import Damage, IntegrityError, SourceError, from_oserror
@@ -61,7 +61,7 @@ class Medium:
         Raises IntegrityError where the list is malformed, FilesystemError where it can't be read.
         """
         try:
-            return sums.parse((self.folder / sums.FILE_NAME).read_bytes())
+            return sums.parse(regular.read(self.folder / sums.FILE_NAME))
         except OSError as error:
             raise from_oserror(error, "reading the list of the medium") from error
 
@@ -112,7 +112,7 @@ class Medium:
         """
         expected = self.listed().get(INSTALLER, "no line in the list")
         try:
-            script = (self.folder / INSTALLER).read_bytes()
+            script = regular.read(self.folder / INSTALLER)
         except FileNotFoundError:
             raise Damage(INSTALLER, expected, "no such file", mend=COPY_AGAIN) from None
         except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from manifests import sums, tree
+from manifests import regular, sums, tree
 from manifests.audit.report import (
     ALTERED,
     EXTRA,
@@ -164,8 +164,8 @@ def _audit_members(reader: BundleReader, note: Callable[[BundleError], None]) ->
 def _embedded(installer: Path, manifest: str) -> list[Finding]:
     """install.sh has to name the manifest that the archive holds."""
     try:
-        match = EMBEDDED_DIGEST.search(installer.read_bytes())
-    except OSError:
+        match = EMBEDDED_DIGEST.search(regular.read(installer))
+    except (OSError, Damage):
         match = None
     named = match[1].decode() if match else "no manifest"
     if named == manifest:

@@ -19,11 +19,11 @@ from tests.support import golden
 DIGESTS = {
     golden.WHOLE: (
         "b79a6710566f7eab9c3d35130621f7daa772ea49df58177f5d9b5329f1574e06",
-        "816d23e7177124da46276a154e8a02891480b0746664d1c0f1f68690ce1d61d1",
+        "6fbf20c3d3d5065a76799a4f8e040ed9bde1ab06d4916492a66e0b6e9e80a82a",
     ),
     golden.SPLIT: (
         "caa9984d6c496a569716801c4427d4659f4c0572b20f0e460c3b1ec19b35ab66",
-        "2bb60d31a70ba53e296a3435d6226fb8ad0535e6c16136a06770b36450e0ecdf",
+        "9b2b8f708ace03f9a6792d8e386a8abef073efbfeac9ef3ce8b815d515d6f5a7",
     ),
 }
 

@@ -4,7 +4,6 @@ import tarfile
 from typing import Any
 
 from manifests import archive, bundle, canonical
-from manifests.exitcodes import ExitCode
 from tests.support.attacks.dismantled import WEIGHTS, Dismantled, Part, tampered
 from tests.support.attacks.table import SCRIPT, attack
 from tests.support.simulator import CREATED
@@ -33,7 +32,7 @@ class InTheArchive(Dismantled):
         self.parts.append(Part(WEIGHTS, b"the second one wins with tar"))
         self.repack()
 
-    @attack("the archive is cut off", door=SCRIPT, code=ExitCode.FILESYSTEM)
+    @attack("runtime.tar.gz in it is", door=SCRIPT)
     def the_runtime_twice(self) -> None:
         self.parts.append(Part(bundle.RUNTIME_MEMBER, b"the second one wins with tar"))
         self.repack()
@@ -205,15 +204,19 @@ class InTheArchive(Dismantled):
     def _runtime(self, **values: Any) -> None:
         self.head(bundle.RUNTIME_MEMBER, **values)
 
-    @attack("the archive is cut off", door=SCRIPT, code=ExitCode.FILESYSTEM)
+    @attack("runtime.tar.gz in it is", door=SCRIPT)
     def a_runtime_that_is_a_symlink(self) -> None:
         self._runtime(type=tarfile.SYMTYPE, linkname=str(self.root / "outside/precious"))
 
-    @attack("the archive is cut off", door=SCRIPT, code=ExitCode.FILESYSTEM)
+    @attack("runtime.tar.gz in it is no file", door=SCRIPT)
+    def a_runtime_that_is_a_pipe(self) -> None:
+        self._runtime(type=tarfile.FIFOTYPE)
+
+    @attack("runtime.tar.gz in it is", door=SCRIPT)
     def a_runtime_that_is_a_hard_link(self) -> None:
         self._runtime(type=tarfile.LNKTYPE, linkname=str(self.root / "outside/precious"))
 
-    @attack("the archive is cut off", door=SCRIPT, code=ExitCode.FILESYSTEM)
+    @attack("runtime.tar.gz in it is", door=SCRIPT)
     def a_runtime_below_a_symlink(self) -> None:
         info = tarfile.TarInfo(bundle.RUNTIME_MEMBER)
         info.type, info.linkname = tarfile.SYMTYPE, str(self.root / "outside")

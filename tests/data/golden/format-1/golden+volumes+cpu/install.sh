@@ -293,17 +293,27 @@ start_runtime() {
     stage=$(mktemp -d "$folder/vllm-bundle.XXXXXX" 2>/dev/null) || continue
     # tar's own status does not matter: what counts is the digest of what came out.
     tar -xo -f "$here/$ARCHIVE" -C "$stage" runtime.tar.gz 2>/dev/null || true
-    size=$(wc -c 2>/dev/null <"$stage/runtime.tar.gz") || size=0
+    taken=$stage/runtime.tar.gz
+    # A pipe would never end, and a link leads elsewhere.
+    if [ -h "$taken" ] || { [ -e "$taken" ] && [ ! -f "$taken" ]; }; then
+      damaged "$ARCHIVE: runtime.tar.gz in it is no file" ""
+    fi
+    size=$(wc -c 2>/dev/null <"$taken") || size=0
     if [ "$size" -ne "$RUNTIME_SIZE" ]; then
-      reasons="$reasons $folder (no room, or the archive is cut off);"
+      # What tar gives without a disk tells a disk that is full from an archive that is cut off.
+      size=$(tar -xO -f "$here/$ARCHIVE" runtime.tar.gz 2>/dev/null | wc -c)
+      [ "$size" -eq "$RUNTIME_SIZE" ] ||
+        damaged "$ARCHIVE: cut off, or runtime.tar.gz in it is altered" \
+          "expected $RUNTIME_SIZE bytes of it, found $size"
+      reasons="$reasons $folder (no room);"
     else
-      digest_of "$stage/runtime.tar.gz"
+      digest_of "$taken"
       [ "$digest" = "$RUNTIME_SHA256" ] || damaged "$ARCHIVE: runtime.tar.gz in it is altered" \
         "expected sha256 $RUNTIME_SHA256, found $digest"
       mkdir "$stage/runtime"
-      if gzip -dc <"$stage/runtime.tar.gz" | tar -xo -f - -C "$stage/runtime" 2>/dev/null; then
+      if gzip -dc <"$taken" | tar -xo -f - -C "$stage/runtime" 2>/dev/null; then
         if output=$("$stage/runtime/bin/python" -I -B -c pass 2>&1); then
-          rm -f "$stage/runtime.tar.gz"
+          rm -f "$taken"
           return 0
         fi
         case $output in
