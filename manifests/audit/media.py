@@ -6,10 +6,10 @@ by side in two threads.
 
 import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from manifests import regular, sums, tree
+from manifests import archive, regular, sums, tree
 from manifests.audit.report import (
     ALTERED,
     EXTRA,
@@ -31,6 +31,7 @@ from manifests.medium import (
     archive_of,
 )
 from manifests.reader import BundleReader
+from manifests.volumes import parse_label
 
 
 def audit_media(
@@ -61,6 +62,7 @@ def audit_media(
     if all(places.values()) and archived.isdisjoint(present.keys() - regular):
         digest, inside = _audit_archive(medium, progress)
         findings += inside
+        findings += _foreign(places, pieces, digest)
     # What was not hashed on the way: all that is no volume, and second copies of volumes.
     apart = {name: [folder / name] for name in regular & listed.keys() - archived}
     apart |= {name: found[1 if digest else 0 :] for name, found in places.items()}
@@ -80,6 +82,20 @@ def media_size(folder: Path, others: tuple[Path, ...] = ()) -> int:
         return sum(path.stat().st_size for p in medium.pieces() for path in medium.places(p)[:1])
     except (BundleError, OSError):
         return 0
+
+
+def _foreign(places: dict[str, list[Path]], pieces: list[Piece], manifest: str) -> list[Finding]:
+    """Volumes that say they belong to another bundle: no installer takes them, listed or not."""
+    findings = []
+    for piece in pieces if manifest else ():
+        if piece.label is None:
+            continue
+        with suppress(OSError, IntegrityError), places[piece.name][0].open("rb") as handle:
+            named = parse_label(handle.read(archive.BLOCK), piece.name).manifest_sha256
+            if named != manifest:
+                what = f"{piece.name}: the bundle that it belongs to"
+                findings.append(Finding(ALTERED, what, manifest, named))
+    return findings
 
 
 def _stale(medium: Medium, pieces: list[Piece]) -> list[Finding]:

@@ -23,8 +23,7 @@ class OnVolumes(Dismantled):
         )
         shutil.copy(other.volumes()[1], self.volumes()[1])
 
-    # An audit compares what the volumes hold, which is the same here; labels are the reader's.
-    @attack("the bundle that it belongs to", volumes=True, audited=False)
+    @attack("the bundle that it belongs to", volumes=True)
     def a_volume_of_another_bundle_in_the_list(self) -> None:
         self.a_volume_of_another_bundle()
         self.relist()
