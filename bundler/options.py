@@ -20,8 +20,10 @@ Exit codes:
 """
 EPILOG = f"""\b
 Examples:
-  bundle create --gpu cpu --model Qwen/Qwen3.5-0.8B --dry-run
-  bundle create --gpu cpu --model ./my-model --channel host --output /media/usb
+  bundle plan --gpu a10 --driver 535.104 --model Qwen3.5-9B --html plan.html
+  bundle create --gpu a10 --driver 535.104 --model Qwen3.5-9B --output /media/usb
+  bundle create --target report.txt --model ./my-model --volume-size bd
+  bundle create --gpu cpu --model ./my-model --channel host --dry-run
   bundle create --gpu cpu --model ./my-model --offline      (after a first run)
   bundle audit /media/usb/NAME
 
