@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 from bundler import conda, guard, layout, pack, packplan, relocate
 from bundler.workshop import Workshop
@@ -21,11 +21,9 @@ from manifests.digests import HashingWriter, hash_file, sha256, xxh3
 from manifests.errors import IntegrityError, from_oserror
 from manifests.kernels import Inventory
 from manifests.lock import CondaPackage, Wheel
-from manifests.records import from_data, to_data
-from wheelhouse import elf, install, kernels
+from manifests.records import to_data
+from wheelhouse import elf, install, kernels, remember
 from wheelhouse.elf import ElfInventory
-
-T = TypeVar("T")
 
 #: What is kept beside a packed environment, each a sealed document.
 INDEX, KERNELS, ELF = "entries.json", "kernels.json", "elf.json"
@@ -200,9 +198,9 @@ def _files_of(package: str) -> list[Path]:
 
 def _recall(place: Path, contents: Contents) -> Packed | None:
     try:
-        index = recall(place / INDEX, Index)
-        inventory = recall(place / KERNELS, Inventory)
-        binaries = recall(place / ELF, ElfInventory)
+        index = remember.recall(place / INDEX, Index)
+        inventory = remember.recall(place / KERNELS, Inventory)
+        binaries = remember.recall(place / ELF, ElfInventory)
         path = place / contents.member
         same = path.stat().st_size == index.size and hash_file(path, xxh3) == index.xxh3
     except (OSError, ValueError, IntegrityError):
@@ -210,14 +208,6 @@ def _recall(place: Path, contents: Contents) -> Packed | None:
     if not same:
         return None
     return Packed(index.sha256, index.size, index.entries, path, inventory, binaries)
-
-
-def recall(path: Path, kind: type[T]) -> T:
-    """A document from beside a packed environment.
-
-    Raises OSError, ValueError or IntegrityError where it is not there or went bad.
-    """
-    return from_data(kind, canonical.unsealed(path.read_bytes()), path.name)
 
 
 def _publish(work: Path, place: Path) -> None:

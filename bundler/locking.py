@@ -4,11 +4,10 @@ import os
 import re
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import attention, conda, hostchannel
+from bundler import attention, conda, hostchannel, whole
 from bundler.models import ModelSource, resolve
 from bundler.request import Request
 from bundler.target import check_processor, describe
@@ -223,16 +222,11 @@ def write_lock(made: Lock, path: Path) -> None:
 
     Raises FilesystemError.
     """
-    growing = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        growing.write_bytes(made.dump())
-        growing.replace(path)
     except OSError as error:
         raise from_oserror(error, "writing the lock", path) from None
-    finally:
-        with suppress(OSError):
-            growing.unlink(missing_ok=True)
+    whole.write(path, made.dump(), "writing the lock")
 
 
 def epoch() -> int:

@@ -5,9 +5,9 @@ them. They are made from the lock and never read back.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
+from bundler import whole
 from manifests.errors import from_oserror
 from manifests.lock import COMPUTED, Lock, Wheel
 from wheelhouse.resolve import requirements_text
@@ -48,15 +48,7 @@ def write(lock: Lock, path: Path) -> tuple[Path, ...]:
     Raises FilesystemError.
     """
     for file, content in zip(paths(path), texts(lock), strict=True):
-        growing = file.with_name(f".{file.name}.partial")
-        try:
-            growing.write_text(content, "utf-8")
-            growing.replace(file)
-        except OSError as error:
-            raise from_oserror(error, "writing the requirement files", file) from None
-        finally:
-            with suppress(OSError):
-                growing.unlink(missing_ok=True)
+        whole.write(file, content.encode(), "writing the requirement files")
     return paths(path)
 
 

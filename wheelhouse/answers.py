@@ -8,7 +8,7 @@ from manifests import canonical
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, SourceError
 from manifests.lock import Target, Wheel
-from manifests.records import from_data, to_data
+from wheelhouse import remember
 from wheelhouse.sources import Sources, local_path
 from wheelhouse.store import Store
 
@@ -45,18 +45,10 @@ def recall(path: Path, constant: bool, offline: bool) -> Resolution | None:
     """
     if path.is_file() and (constant or offline):
         with suppress(ValueError, IntegrityError):  # it went bad: ask again
-            return from_data(Resolution, canonical.unsealed(path.read_bytes()), str(path))
+            return remember.recall(path, Resolution)
     if offline:
         raise SourceError(
             "--offline, and this stack was not resolved before for this target and these sources",
             mend="run once without --offline, or follow a bundle.lock",
         )
     return None
-
-
-def keep(path: Path, resolution: Resolution) -> None:
-    """Keep an answer for the next run."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    growing = path.with_suffix(".partial")
-    growing.write_bytes(canonical.sealed(to_data(resolution)))
-    growing.rename(path)

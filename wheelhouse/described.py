@@ -22,7 +22,7 @@ def describe(found: Candidate, candidates: Sequence[Candidate]) -> Wheel:
         for candidate in candidates
         if candidate.link.filename == link.filename and candidate.link.sha256
     }
-    digest = link.sha256 or _hash(link)
+    digest = link.sha256 or computed(link)
     if digest and set(published) - {digest}:
         raise IntegrityError(
             f"{link.filename}: two sources have different bytes under this name",
@@ -44,7 +44,11 @@ def describe(found: Candidate, candidates: Sequence[Candidate]) -> Wheel:
     )
 
 
-def _hash(link: Link) -> str:
+def computed(link: Link) -> str:
+    """The sha256 of a file in a local folder, where nobody publishes one.
+
+    Raises SourceError for a file that is anywhere else, FilesystemError.
+    """
     if link.local is None:
         raise SourceError(
             f"{link.filename}: its source publishes no sha256 for it",

@@ -11,7 +11,7 @@ from manifests.errors import IntegrityError, SourceError, UsageError
 from manifests.lock import Target, Wheel
 from manifests.records import to_data
 from manifests.stack import Flavour, Repair, Stack
-from wheelhouse import answers
+from wheelhouse import answers, remember
 from wheelhouse.answers import Resolution
 from wheelhouse.fetch import Fetcher, wanted
 from wheelhouse.repair import origin, rebuild, repair
@@ -60,7 +60,7 @@ def lock_wheels(
         more.add(derived)
         wheels = resolved(chosen.requirements, resolver, sources, more, upgrade)
         known = Resolution(chosen.name, wheels, tuple(resolver.notes))
-        answers.keep(kept, known)
+        remember.keep(kept, known)
     for note in known.notes:
         tell(note)
     return known.flavour, known.wheels
@@ -91,7 +91,7 @@ def lock_requirements(
         more = Additions(scratch / "additions", store)
         wheels = resolved(requirements, resolver, sources, more, upgrade)
         known = Resolution("", wheels, tuple(resolver.notes))
-        answers.keep(kept, known)
+        remember.keep(kept, known)
     for note in known.notes:
         tell(note)
     return known.wheels

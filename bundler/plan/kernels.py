@@ -11,6 +11,7 @@ from manifests.errors import IntegrityError
 from manifests.kernels import Inventory, Row, absent, coverage, gate
 from manifests.lock import Target
 from manifests.stack import Component, Stack
+from wheelhouse import remember
 
 CODE, PTX, NONE = "machine code", "PTX", "none"
 
@@ -23,7 +24,7 @@ def of_target(stack: Stack, target: Target, folder: Path) -> Kernels:
     if target.gpus == (gpu.CPU,):
         return Kernels("the target has no GPU")
     with suppress(OSError, ValueError, IntegrityError):
-        return _measured(building.recall(folder / building.KERNELS, Inventory), stack, target)
+        return _measured(remember.recall(folder / building.KERNELS, Inventory), stack, target)
     source = "`bundle create` reads the libraries themselves"
     if not stack.components:
         return Kernels(f"{stack.name} does not say; {source}")

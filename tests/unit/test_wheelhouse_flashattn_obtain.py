@@ -17,6 +17,7 @@ from manifests.lock import Build, Target, Wheel
 from tests.support import elves
 from tests.support.gpucode import container
 from tests.support.index import wheel
+from wheelhouse import remember
 from wheelhouse.flashattn import Builder, Machine, building, environment, finished, obtain
 from wheelhouse.sources import Sources
 from wheelhouse.store import Store
@@ -100,7 +101,7 @@ def kept(builder, *units, build=BUILD):
     compilers = building._compilers(build, builder).identity(build)
     name = finished.key(build, TARGET, compilers, building.compiling.variables(build))
     made = Wheel("flash-attn", f"1.0+{LABEL}", filename, f"derived:{filename}", digest)
-    finished.keep(builder.root / "wheels" / f"{name}.json", made)
+    remember.keep(builder.root / "wheels" / f"{name}.json", made)
     return made
 
 

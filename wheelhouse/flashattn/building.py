@@ -12,6 +12,7 @@ from packaging.version import Version
 from manifests.console import size
 from manifests.errors import FilesystemError, TargetError, from_oserror
 from manifests.lock import COMPUTED, Build, Derived, Target, Wheel
+from wheelhouse import remember
 from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.flashattn import compiling, environment, finished, resources, toolkit, workspace
 from wheelhouse.flashattn.architectures import device
@@ -81,7 +82,7 @@ def obtain(
         return wheel
     try:
         wheel = _built(build, target, builder, compilers, folder, fetched, compiled)
-        finished.keep(memory, wheel)
+        remember.keep(memory, wheel)
     except OSError as error:
         raise from_oserror(error, "building flash-attn") from error
     shutil.rmtree(folder, ignore_errors=True)

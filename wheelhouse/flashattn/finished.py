@@ -12,7 +12,8 @@ from manifests import canonical
 from manifests.digests import sha256
 from manifests.errors import FilesystemError, IntegrityError
 from manifests.lock import Build, Target, Wheel
-from manifests.records import from_data, to_data
+from manifests.records import to_data
+from wheelhouse import remember
 from wheelhouse.store import Store
 
 
@@ -44,15 +45,7 @@ def key(
 def recall(path: Path, store: Store) -> Wheel | None:
     """The wheel that was built before; None where there is none, or its bytes went bad."""
     with suppress(OSError, ValueError, IntegrityError, FilesystemError):
-        wheel = from_data(Wheel, canonical.unsealed(path.read_bytes()), str(path))
+        wheel = remember.recall(path, Wheel)
         store.verified(wheel.sha256, wheel.filename)
         return wheel
     return None
-
-
-def keep(path: Path, wheel: Wheel) -> None:
-    """Remember a wheel that is in the store."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    growing = path.with_suffix(".partial")
-    growing.write_bytes(canonical.sealed(to_data(wheel)))
-    growing.rename(path)

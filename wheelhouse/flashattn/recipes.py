@@ -6,9 +6,10 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from manifests.digests import hash_file, sha256
-from manifests.errors import IntegrityError, SourceError, TargetError, UsageError, from_oserror
+from manifests.digests import sha256
+from manifests.errors import IntegrityError, SourceError, TargetError, UsageError
 from manifests.lock import COMPUTED, PUBLISHED, Build, Patch, Target, Wheel
+from wheelhouse.described import computed
 from wheelhouse.fetch import Fetcher, Wanted
 from wheelhouse.flashattn.architectures import archs, device
 from wheelhouse.flashattn.fitting import minor
@@ -76,7 +77,7 @@ def recipe(
     compilers = tables().toolkit(cuda).requirements
     everything = closure(*compilers, into="toolkit") if compilers else ()
     link = _source(version, sources)
-    digest = link.sha256 or _hash(link)
+    digest = link.sha256 or computed(link)
     url = f"file:{link.filename}" if link.local else link.url
     wanted = Wanted(link.filename, url, digest, link.size, project=NAME)
     Fetcher(sources, store, offline=offline).fetch([wanted])
@@ -151,19 +152,6 @@ def _source(version: str, sources: Sources) -> Link:
             mend="remove the wrong one, or name only one of the sources",
         )
     return next((link for link in found if link.sha256), found[0])
-
-
-def _hash(link: Link) -> str:
-    if link.local is None:
-        raise SourceError(
-            f"{link.filename}: its source publishes no sha256 for it",
-            why="without one nothing could tell whether the file was altered on its way",
-            mend="download it by hand, check it, and name its folder with --find-links",
-        )
-    try:
-        return hash_file(link.local)
-    except OSError as error:
-        raise from_oserror(error, f"hashing {link.filename}", link.local) from error
 
 
 def _patches(changes: Sequence[Change], torch: str, archive: Path) -> tuple[Patch, ...]:
