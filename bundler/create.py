@@ -89,8 +89,9 @@ def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -
     passed = gates.check(serving, runtime, choice.stack, locked.target)
     locked = replace(locked, model=snapshot.model)
     manifest = describe(name, request, choice, locked, built, snapshot, serving, runtime, passed)
-    bundle.parse(manifest.dump())  # what no reader would take is not written
-    size = manifest.archive_length(len(manifest.dump()))
+    listing = manifest.dump()
+    bundle.parse(listing)  # what no reader would take is not written
+    size = manifest.archive_length(len(listing))
     media.check_output(request.output, size)
     contents: dict[str, media.Opener] = {
         bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
