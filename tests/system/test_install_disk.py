@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_a_disk_that_fills_up_half_way(small_bundle, newer_bundle, disk):
     deadline = time.monotonic() + 60
     while not list(prefix.glob("releases/*.partial/env/lib")) and time.monotonic() < deadline:
         time.sleep(0.005)
+    running.send_signal(signal.SIGSTOP)  # else it may be done before the disk is full
     eat(disk)
+    running.send_signal(signal.SIGCONT)
     _, told = running.communicate(timeout=60)
     assert running.returncode == ExitCode.FILESYSTEM, told
     assert "No space left on device" in told
