@@ -1,106 +1,37 @@
-"""Measure create, install and audit against the tools that people use for the same, in one run.
+"""Measure pack, install and audit against the tools that people use for the same, in one run.
 
-    python benchmarks/run.py [--gigabytes 3] [--folder DIR]
+    python benchmarks/run.py [--gigabytes 4] [--folder DIR]
 
-Everything runs on the same files, one thing after another, and each time includes flushing what
-was written (`sync`), so that the page cache flatters nobody; reads come from the page cache for
-all alike. Figures are ratios against a peer in the same run: the machine's own speed divides out.
-Needs Linux, tar, sha256sum, a package index, and 8 times the size free in DIR.
+A quarter of the bytes is an environment, the rest a model. Everything runs on the same files, one
+thing after another, and each time includes flushing what was written (`sync`), so that the page
+cache flatters nobody; reads come from the page cache for all alike. Figures are ratios in the same
+run, so the machine's own speed divides out. Lines that start with "limit" are no tools: they do one
+part of the work alone (hash, decompress, write), on all cores, and no way to do all can be faster.
+Needs Linux, tar, zstd, sha256sum, a package index, and 8 times the size free in DIR.
 """
 
 import argparse
-import hashlib
-import os
-import random
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-import zipfile
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bundler import conda, pack  # noqa: E402 - the repository is put on the path above
+from benchmarks.material import workplace  # noqa: E402 - the repository is put on the path above
+from benchmarks.timing import Figure, Timing, report, run, shell, timed  # noqa: E402
+from bundler import conda, pack  # noqa: E402
 from bundler.workshop import Workshop  # noqa: E402
-from manifests import lock  # noqa: E402
+from manifests import digests, lock  # noqa: E402
 from tests.support import small  # noqa: E402
 from wheelhouse import install  # noqa: E402
 
-BIG = 16 << 20  # bytes of a file like a shared library
-SMALL = 12 << 10  # bytes of a file like a Python module
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What one tool took for `size` bytes."""
-
-    name: str
-    size: int
-    seconds: float
-
-    @property
-    def speed(self) -> float:
-        """MB/s."""
-        return self.size / self.seconds / 1e6
-
-
-def timed(name: str, size: int, action: Callable[[], object]) -> Timing:
-    """Run it once, from a flushed disk to a flushed disk."""
-    os.sync()
-    started = time.perf_counter()
-    action()
-    os.sync()
-    return Timing(name, size, time.perf_counter() - started)
-
-
-def run(*command: str | Path, cwd: Path | None = None) -> None:
-    """Run a command that has to succeed."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-
-
-def shell(command: str, cwd: Path) -> None:
-    """Run a pipeline that has to succeed."""
-    run("bash", "-o", "pipefail", "-c", command, cwd=cwd)
-
-
-def payload_wheel(folder: Path, size: int) -> None:
-    """A wheel whose files compress like an environment's: libraries, and many modules."""
-    source = random.Random(1)
-    words = [source.randbytes(6).hex() for _ in range(4000)]
-    name = "payload-1.0"
-    rows = []
-    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
-
-        def put(path: str, data: bytes) -> None:
-            digest = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.append(f"{path},sha256={digest},{len(data)}\n")
-            archive.writestr(path, data)
-
-        for number in range(int(size * 0.85) // BIG):
-            text = " ".join(source.choices(words, k=BIG // 26)).encode()
-            put(f"payload/big{number}.bin", text + source.randbytes(BIG - len(text)))
-        for number in range(int(size * 0.15) // SMALL):
-            text = " ".join(source.choices(words, k=SMALL // 13)).encode()
-            put(f"payload/part{number % 100}/module{number}.txt", text)
-        put(f"{name}.dist-info/METADATA", b"Metadata-Version: 2.1\nName: payload\nVersion: 1.0\n")
-        wheel = b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        put(f"{name}.dist-info/WHEEL", wheel)
-        archive.writestr(f"{name}.dist-info/RECORD", "".join(rows) + f"{name}.dist-info/RECORD,,\n")
-
-
-def stock_conda_pack(prefix: Path, out: Path, *words: str) -> None:
-    """conda-pack as it comes."""
-    program = Path(sys.executable).parent / "conda-pack"
-    run(program, "-p", prefix, "-o", out, "--quiet", *words)
+#: Of the bytes asked for, how many are the environment's.
+ENVIRONMENT_SHARE = 0.25
 
 
 def rebuild(place: small.Workplace, lock_file: Path, folder: Path) -> Path:
@@ -113,92 +44,105 @@ def rebuild(place: small.Workplace, lock_file: Path, folder: Path) -> Path:
     return prefix
 
 
-def measure(folder: Path, size: int) -> list[tuple[str, Timing, list[Timing]]]:
-    """All figures: (what, ours, peers)."""
-    place = small.workplace(folder)
-    payload_wheel(place.links, size)
-    place.stack.write_text(small.STACK.replace('"stub-vllm==1.0"', '"stub-vllm==1.0", "payload"'))
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def hash_all(name: str, folder: Path) -> Timing:
+    """The limit of whatever checks these bytes: sha256 on all cores, and nothing else."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    files.sort(key=lambda path: -path.stat().st_size)
+
+    def hash_them() -> None:
+        with ThreadPoolExecutor(digests.workers()) as pool:
+            list(pool.map(digests.hash_file, files))
+
+    return timed(name, sum(path.stat().st_size for path in files), hash_them)
+
+
+def measure(folder: Path, size: int) -> Iterator[Figure]:
+    """All figures, one after another."""
+    environment = int(size * ENVIRONMENT_SHARE)
+    place = workplace(folder, environment, size - environment)
     media = place.create(folder / "media")
     prefix = folder / "host"
-    installed = timed(
-        "install.sh",
-        size,
-        lambda: run("sh", media / "install.sh", "--prefix", prefix, "--no-start"),
-    )
-    (environment,) = prefix.glob("releases/*/env")
-    size = sum(path.lstat().st_size for path in environment.rglob("*") if path.is_file())
-    installed = replace(installed, size=size)
+    yield from _installing(folder, media, prefix)
+    yield from _auditing(folder, media, prefix)
+    (lock_file,) = prefix.glob("releases/*/bundle.lock")
+    yield _packing(folder, rebuild(place, lock_file, folder))
 
-    shell("find . -type f -print0 | xargs -0 sha256sum > ../../../../sums", environment)
-    sums = folder / "sums"
-    copied = timed("cp -a", size, lambda: run("cp", "-a", environment, folder / "copy"))
-    shutil.rmtree(folder / "copy")
-    tarred = timed(
-        "tar -c", size, lambda: run("tar", "-cf", folder / "plain.tar", "-C", environment, ".")
+
+def _installing(folder: Path, media: Path, prefix: Path) -> Iterator[Figure]:
+    ours = timed(
+        "install.sh", 0, lambda: run("sh", media / "install.sh", "--prefix", prefix, "--no-start")
     )
+    size = size_of(prefix)
+    limits = [hash_all("limit: sha256 of the medium", media)]
+    copied = timed(
+        "cp -a of what was installed", size, lambda: run("cp", "-a", prefix, folder / "copy")
+    )
+    shutil.rmtree(folder / "copy")
+    (archive,) = media.glob("*.tar")
 
     def check_then_unpack() -> None:
-        (folder / "unpacked").mkdir()
-        run("sha256sum", folder / "plain.tar")
-        run("tar", "-xf", folder / "plain.tar", "-C", folder / "unpacked")
+        (folder / "plain/env").mkdir(parents=True)
+        shell("sha256sum --quiet -c SHA256SUMS", media)
+        run("tar", "-xf", archive, "-C", folder / "plain")
+        shell("zstd -qdc ../env.tar.zst | tar -x && rm ../env.tar.zst", folder / "plain/env")
 
-    untarred = timed("sha256sum, tar -x", size, check_then_unpack)
-    shutil.rmtree(folder / "unpacked")
-    (folder / "plain.tar").unlink()
+    untarred = timed("sha256sum -c; tar, zstd", size, check_then_unpack)
+    shutil.rmtree(folder / "plain")
+    run("tar", "-xf", archive, "-C", folder, "env.tar.zst")
+    packed = folder / "env.tar.zst"
+    limits.append(timed("limit: zstd -t of env", size, lambda: run("zstd", "-qt", packed)))
+    packed.unlink()
+    limits = [replace(limit, size=size) for limit in limits]
+    yield Figure("install", replace(ours, size=size), (copied, untarred), tuple(limits))
 
-    audited = timed("bundle audit", size, lambda: small.bundle("audit", str(prefix)))
-    summed = timed(
-        "sha256sum -c", size, lambda: run("sha256sum", "-c", "--quiet", sums, cwd=environment)
-    )
-    media_size = sum(path.stat().st_size for path in media.iterdir())
-    media_audited = timed("bundle audit", media_size, lambda: small.bundle("audit", str(media)))
-    media_summed = timed(
-        "sha256sum -c", media_size, lambda: run("sha256sum", "-c", "SHA256SUMS", cwd=media)
-    )
 
-    built = rebuild(place, environment.parent / "bundle.lock", folder)
-    packed = timed(
-        "pack.pack, zst and sha256",
-        size,
-        lambda: pack.pack(built, folder / "ours.tar.zst", compression="zstd"),
-    )
-    stock_zst = timed(
-        "conda-pack tar.zst", size, lambda: stock_conda_pack(built, folder / "stock.tar.zst")
-    )
-    stock_gz = timed(
-        "conda-pack tar.gz -1 -j2",
-        size,
-        lambda: stock_conda_pack(
-            built, folder / "stock.tar.gz", "--compress-level", "1", "--n-threads", "2"
-        ),
-    )
-    return [
-        ("pack an environment", packed, [stock_zst, stock_gz, tarred]),
-        ("install", installed, [copied, untarred]),
-        ("audit an installation", audited, [summed]),
-        ("audit a medium", media_audited, [media_summed]),
+def _auditing(folder: Path, media: Path, prefix: Path) -> Iterator[Figure]:
+    sums = folder / "sums"
+    shell(f"find . -type f -print0 | xargs -0 sha256sum > '{sums}'", prefix)
+    for what, place, listed in (
+        ("audit an installation", prefix, sums),
+        ("audit a medium", media, media / "SHA256SUMS"),
+    ):
+        size = size_of(place)
+        ours = timed("bundle audit", size, lambda place=place: small.bundle("audit", str(place)))
+        peer = timed(
+            "sha256sum -c",
+            size,
+            lambda place=place, listed=listed: run("sha256sum", "-c", "--quiet", listed, cwd=place),
+        )
+        yield Figure(what, ours, (peer,), (hash_all("limit: sha256 on all cores", place),))
+
+
+def _packing(folder: Path, built: Path) -> Figure:
+    size = size_of(built)
+    out = folder / "packed.tar.zst"
+    tar = f"tar --sort=name -cf - . | zstd -qf -T0 -3 -o '{out}'"
+    ours = timed("pack, with every digest", size, lambda: pack.pack(built, out, compression="zstd"))
+    peers = [
+        timed("tar | zstd -T0 -3", size, lambda: shell(tar, built)),
+        timed("… and sha256sum", size, lambda: shell(f"{tar}; sha256sum '{out}'", built)),
     ]
-
-
-def report(figures: Sequence[tuple[str, Timing, list[Timing]]]) -> None:
-    """Print the table."""
-    print(f"{'':24}{'':22}{'MB/s':>8}{'seconds':>9}{'peer/ours':>11}")
-    for what, ours, peers in figures:
-        print(f"{what:24}{ours.name:22}{ours.speed:8.0f}{ours.seconds:9.1f}")
-        for peer in peers:
-            ratio = peer.seconds / ours.seconds
-            print(f"{'':24}{peer.name:22}{peer.speed:8.0f}{peer.seconds:9.1f}{ratio:10.2f}x")
-    print("peer/ours: how many times the peer's time ours goes into; above 1 ours is the faster")
+    program = Path(sys.executable).parent / "conda-pack"
+    for form, words in (("tar.zst", ()), ("tar.gz", ("--compress-level", "1"))):
+        out = folder / f"stock.{form}"
+        command = (program, "-p", built, "-o", out, "--quiet", "--n-threads", "-1", *words)
+        peers.append(timed(f"conda-pack {form}", size, lambda command=command: run(*command)))
+    return Figure("pack an environment", ours, tuple(peers))
 
 
 def main() -> None:
     """Measure in a scratch folder and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=3.0, help="size of the environment")
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="size of what is installed")
     parser.add_argument("--folder", type=Path, help="where to work (default: the temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vllm-bundle-benchmark-", dir=options.folder) as name:
-        report(measure(Path(name), int(options.gigabytes * 1e9)))
+        report(list(measure(Path(name), int(options.gigabytes * 1e9))))
 
 
 if __name__ == "__main__":
