@@ -12,9 +12,11 @@ from manifests.errors import IntegrityError
 from manifests.names import MEDIA_NAME
 
 FILE_NAME = "SHA256SUMS"
-#: The list itself and its detached signatures are the only files without a line; model.sig is
-#: OpenSSF's, for their tool.
-UNLISTED = frozenset({FILE_NAME, f"{FILE_NAME}.sig", "model.sig"})
+#: The same bytes again, beside a bundle with parity; see manifests.parity.
+COPY_NAME = f"{FILE_NAME}.copy"
+#: The list itself, its copy and its detached signatures are the only files without a line;
+#: model.sig is OpenSSF's, for their tool.
+UNLISTED = frozenset({FILE_NAME, COPY_NAME, f"{FILE_NAME}.sig", "model.sig"})
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 

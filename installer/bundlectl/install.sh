@@ -4,6 +4,8 @@
 #   sh install.sh [--prefix DIR] [--port N] [--foreground] …   install, start, prove with one answer
 #   sh install.sh COMMAND …                                    the same as `bundlectl COMMAND …`
 #   sh install.sh --help
+#   sh install.sh restore --to FOLDER …    a whole copy of a damaged medium, if it has parity
+#   sh restore.sh --to FOLDER …            the same where install.sh is damaged: a copy of this file
 #
 #   --key FILE            check SHA256SUMS.sig with this public key: PEM, .pub or allowed_signers
 #                         (PREFIX/etc/trusted-key.pem or PREFIX/etc/allowed_signers otherwise)
@@ -46,6 +48,11 @@ case $0 in
 esac
 here=$(cd -- "${here:-/}" && pwd -P)
 stage=
+base=${ARCHIVE%.000}
+base=${base%.tar}
+self=install.sh
+[ "${0##*/}" != restore.sh ] || self=restore.sh
+restoring=
 cr=$(printf '\r')
 newline='
 '
@@ -58,7 +65,12 @@ fail() { # CODE WHAT WHY MEND
 }
 
 damaged() { # WHAT WHY
-  fail 1 "$1" "$2" "copy the bundle from its source to the medium again"
+  mend="copy the bundle from its source to the medium again"
+  # Of a bundle with parity nearly everything can be mended here.
+  if [ -e "$here/restore.sh" ]; then
+    mend="sh install.sh restore --to FOLDER (or: sh restore.sh --to FOLDER), or $mend"
+  fi
+  fail 1 "$1" "$2" "$mend"
 }
 
 cleanup() {
@@ -187,7 +199,7 @@ ssh_failed() { # OUTPUT
 
 # The one thing that everything else follows from. Nothing else of the medium is read before.
 check_trust() {
-  list=$here/SHA256SUMS signature=$here/SHA256SUMS.sig trusted='' verified=
+  signature=$here/SHA256SUMS.sig trusted='' verified=
   for file in "$list" "$signature"; do
     [ ! -h "$file" ] || damaged "${file##*/}: a link where a file has to be" ""
     [ -f "$file" ] || [ ! -e "$file" ] || damaged "${file##*/}: not a regular file" ""
@@ -227,10 +239,36 @@ check_trust() {
   [ -n "$quiet" ] || echo "$verified" >&2
 }
 
+# For a restore: of the list and its copy the one that is trusted and names this script.
+choose_list() {
+  list=$here/SHA256SUMS
+  [ -n "$restoring" ] || return 0
+  digest_of "$here/$self"
+  for name in SHA256SUMS SHA256SUMS.copy; do
+    list=$here/$name
+    [ -f "$list" ] && [ ! -h "$list" ] || continue
+    line=
+    while IFS= read -r line && [ "$line" != "$digest  $self" ]; do line=; done <"$list"
+    [ "$line" = "$digest  $self" ] || continue
+    # In a process of its own: what is not good there ends that, and the other list is looked at.
+    (trap cleanup EXIT && quiet=1 && check_trust) >/dev/null 2>&1 && return 0
+  done
+  list=$here/SHA256SUMS
+  [ -f "$list" ] || list=$here/SHA256SUMS.copy
+}
+
 # Whether a name is the archive, or one of its volumes.
 is_piece() {
   case $1 in
     "$ARCHIVE" | "${ARCHIVE%.000}".[0-9][0-9][0-9]) return 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+# Whether a name is there for restoring only; installing does not read it.
+is_beside() {
+  case $1 in
+    restore.sh | "$base".head | "$base".parity | "$base".parity.[0-9][0-9][0-9]) return 0 ;;
     *) return 1 ;;
   esac
 }
@@ -245,7 +283,7 @@ check_list() {
       *"$cr"*) damaged "SHA256SUMS: its lines end in CR LF" "" ;;
     esac
     case $name in
-      '' | *[!A-Za-z0-9_.+@-]* | [.+@-]* | SHA256SUMS | SHA256SUMS.sig | model.sig)
+      '' | *[!A-Za-z0-9_.+@-]* | [.+@-]* | SHA256SUMS | SHA256SUMS.sig | SHA256SUMS.copy | model.sig)
         damaged "SHA256SUMS: malformed line: $line" "" ;;
     esac
     case $sum in
@@ -261,28 +299,44 @@ check_list() {
     # The archive is hashed while it is unpacked; reading it twice would double the time. All but
     # the first of its volumes may lie elsewhere.
     if [ "$name" != "$ARCHIVE" ] && is_piece "$name"; then continue; fi
+    if [ "$name" = "$self" ]; then :; elif [ -n "$restoring" ] || is_beside "$name"; then continue; fi
     [ -f "$here/$name" ] || damaged "$name: missing on the medium" ""
     [ "$name" != "$ARCHIVE" ] || continue
     digest_of "$here/$name"
     [ "$digest" = "$sum" ] || damaged "$name: altered" "expected sha256 $sum, found $digest"
   done <"$list"
-  for name in install.sh "$ARCHIVE"; do
+  for name in "$self" install.sh "$ARCHIVE"; do
     case $names in
       */"$name"/*) ;;
       *) damaged "SHA256SUMS: has no line for $name" "" ;;
     esac
   done
+  [ -z "$restoring" ] || return 0
   for file in "$here"/* "$here"/.[!.]* "$here"/..?*; do
     name=${file##*/}
     [ -e "$file" ] || [ -h "$file" ] || continue
     case "$name" in SHA256SUMS | SHA256SUMS.sig) continue ;; esac
-    # OpenSSF's signature, which is for other tools.
-    if [ "$name" = model.sig ] && [ -f "$file" ] && [ ! -h "$file" ]; then continue; fi
+    # OpenSSF's signature, which is for other tools, and what only a restore reads.
+    case "$name" in
+      model.sig | SHA256SUMS.copy) [ ! -f "$file" ] || [ -h "$file" ] || continue ;;
+    esac
     case $names in
       */"$name"/*) ;;
       *) damaged "$name: lies beside the bundle and is not in SHA256SUMS" "" ;;
     esac
   done
+}
+
+# For a restore: the archive, or the second copy of its start, whichever still holds the runtime.
+choose_start() {
+  start=$ARCHIVE
+  [ -n "$restoring" ] || return 0
+  for start in "$base.head" "$ARCHIVE"; do
+    digest=$(tar -xO -f "$here/$start" runtime.tar.gz 2>/dev/null | sha256sum) || continue
+    [ "${digest%% *}" != "$RUNTIME_SHA256" ] || return 0
+  done
+  fail 1 "$ARCHIVE, $base.head: the program that restores is damaged in both" "" \
+    "bundle restore, on a machine that has it; or copy the bundle from its source again"
 }
 
 # Unpacks the runtime into the first folder that has room and lets programs run.
@@ -292,23 +346,23 @@ start_runtime() {
     [ -d "$folder" ] && [ -w "$folder" ] || continue
     stage=$(mktemp -d "$folder/vllm-bundle.XXXXXX" 2>/dev/null) || continue
     # tar's own status does not matter: what counts is the digest of what came out.
-    tar -xo -f "$here/$ARCHIVE" -C "$stage" runtime.tar.gz 2>/dev/null || true
+    tar -xo -f "$here/$start" -C "$stage" runtime.tar.gz 2>/dev/null || true
     taken=$stage/runtime.tar.gz
     # A pipe would never end, and a link leads elsewhere.
     if [ -h "$taken" ] || { [ -e "$taken" ] && [ ! -f "$taken" ]; }; then
-      damaged "$ARCHIVE: runtime.tar.gz in it is no file" ""
+      damaged "$start: runtime.tar.gz in it is no file" ""
     fi
     size=$(wc -c 2>/dev/null <"$taken") || size=0
     if [ "$size" -ne "$RUNTIME_SIZE" ]; then
       # What tar gives without a disk tells a disk that is full from an archive that is cut off.
-      size=$(tar -xO -f "$here/$ARCHIVE" runtime.tar.gz 2>/dev/null | wc -c)
+      size=$(tar -xO -f "$here/$start" runtime.tar.gz 2>/dev/null | wc -c)
       [ "$size" -eq "$RUNTIME_SIZE" ] ||
-        damaged "$ARCHIVE: cut off, or runtime.tar.gz in it is altered" \
+        damaged "$start: cut off, or runtime.tar.gz in it is altered" \
           "expected $RUNTIME_SIZE bytes of it, found $size"
       reasons="$reasons $folder (no room);"
     else
       digest_of "$taken"
-      [ "$digest" = "$RUNTIME_SHA256" ] || damaged "$ARCHIVE: runtime.tar.gz in it is altered" \
+      [ "$digest" = "$RUNTIME_SHA256" ] || damaged "$start: runtime.tar.gz in it is altered" \
         "expected sha256 $RUNTIME_SHA256, found $digest"
       mkdir "$stage/runtime"
       if gzip -dc <"$taken" | tar -xo -f - -C "$stage/runtime" 2>/dev/null; then
@@ -356,14 +410,25 @@ main() {
   case $expected in
     key | digest) fail 2 "the last option has no value" "" "see: sh install.sh --help" ;;
   esac
+  # Only as the first word: anywhere else it may be the value of an option.
+  case $self,${1:-} in
+    *,restore) restoring=1 ;;
+    restore.sh,*) restoring=1 && set -- restore "$@" ;;
+  esac
   trap cleanup EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   check_tools
   check_host
+  choose_list
   check_trust
   check_list
+  choose_start
   start_runtime
+  if [ -n "$restoring" ] && [ -n "$trusted$verified" ]; then
+    digest_of "$list"
+    set -- "$@" --trusted-list "$digest"
+  fi
   # From here on bundlectl takes the signals, and removes the folder when it ends.
   trap - EXIT HUP
   trap '' INT TERM

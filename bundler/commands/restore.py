@@ -1,0 +1,50 @@
+"""`bundle restore`: a whole copy of a bundle from a damaged medium with parity."""
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from bundler.options import EXIT_CODES, voice
+from manifests.console import Console
+from manifests.parity import restore
+from manifests.parity.shelf import Shelf
+
+_EPILOG = f"""\b
+Examples:
+  bundle restore /media/disc/NAME --to /srv/NAME
+  bundle restore /media/disc1/NAME --volumes-in /media/disc2 --to /srv/NAME
+
+The isolated host does the same without this command: sh install.sh restore --to FOLDER, or, where
+install.sh is damaged too, sh restore.sh --to FOLDER.
+
+{EXIT_CODES}"""
+
+
+@click.command(name="restore", epilog=_EPILOG)
+@click.argument("place", type=Path, metavar="NAME")
+@click.option("--to", "target", type=Path, required=True, metavar="FOLDER", help="A new folder.")
+@click.option(
+    "--volumes-in",
+    type=Path,
+    multiple=True,
+    metavar="DIR",
+    help="Another folder with files of the bundle, or with a second copy; may be repeated.",
+)
+@click.option(
+    "--trust-digest", default="", metavar="HEX", help="The sha256 that SHA256SUMS has to have."
+)
+@voice
+def command(
+    place: Path, target: Path, volumes_in: tuple[Path, ...], trust_digest: str, console: Console
+) -> None:
+    """Copy the bundle in the folder NAME, and rebuild what of it is damaged or missing.
+
+    What can't be read counts as missing. All of the new folder is proven against SHA256SUMS; where
+    too much is lost, nothing is left behind.
+    """
+    with closing(Shelf((place, *volumes_in))) as shelf:
+        scheme = restore.find(shelf)
+        with console.stage(f"restore {place}", restore.size_of(scheme)) as progress:
+            done = restore.restore(shelf, scheme, target, trusted=trust_digest, progress=progress)
+    console.result(done.as_record(), done.text())
