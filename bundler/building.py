@@ -13,20 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from bundler import conda, guard, layout, pack, packplan, relocate
+from bundler import conda, guard, kept, layout, pack, packplan, relocate
+from bundler.kept import ELF as ELF
+from bundler.kept import INDEX as INDEX
+from bundler.kept import KERNELS as KERNELS
+from bundler.kept import Index as Index
+from bundler.kept import Packed as Packed
 from bundler.workshop import Workshop
-from manifests import bundle, canonical, tree
+from manifests import bundle, canonical
 from manifests.console import Console, Progress
 from manifests.digests import HashingWriter, hash_file, sha256, xxh3
 from manifests.errors import IntegrityError, from_oserror
-from manifests.kernels import Inventory
 from manifests.lock import CondaPackage, Wheel
 from manifests.records import to_data
-from wheelhouse import elf, install, kernels, remember
-from wheelhouse.elf import ElfInventory
+from wheelhouse import elf, install, kernels
 
-#: What is kept beside a packed environment, each a sealed document.
-INDEX, KERNELS, ELF = "entries.json", "kernels.json", "elf.json"
 #: Whose code decides the packed bytes.
 _MAKERS = (conda, install, pack, packplan, relocate, layout)
 #: Packages whose code decides what is kept beside them.
@@ -45,28 +46,6 @@ class Contents:
     winning: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     ours: bool = False  # bundlectl and manifests go in
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A packed environment in the cache."""
-
-    sha256: str
-    size: int
-    entries: tuple[tree.Entry, ...]
-    path: Path
-    kernels: Inventory  # for whichever GPU is asked about
-    elf: ElfInventory
-
-
-@dataclass(frozen=True)
-class Index:
-    """What is kept beside a packed environment."""
-
-    sha256: str
-    xxh3: str  # quick to compare before the archive is taken again; the sha256 is the proof
-    size: int
-    entries: tuple[tree.Entry, ...]
 
 
 def serving(
@@ -102,7 +81,7 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
     Raises IntegrityError where the guard finds something, FilesystemError where space runs out.
     """
     place = folder(contents, workshop)
-    known = _recall(place, contents)
+    known = kept.recall(place, contents.title, contents.member, workshop, console)
     if known is not None:
         console.say(f"  {contents.title}: built before")
         return known
@@ -123,8 +102,8 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
         archive = work / contents.member
         with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
             index = _pack(contents, members, archive, progress)
-            kept = {INDEX: index, KERNELS: inventory, ELF: binaries}
-            for name, record in kept.items():
+            records = {INDEX: index, KERNELS: inventory, ELF: binaries}
+            for name, record in records.items():
                 (work / name).write_bytes(canonical.sealed(to_data(record)))
             _publish(work, place)
     path = place / contents.member
@@ -196,23 +175,11 @@ def _files_of(package: str) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".sh"))
 
 
-def _recall(place: Path, contents: Contents) -> Packed | None:
-    try:
-        index = remember.recall(place / INDEX, Index)
-        inventory = remember.recall(place / KERNELS, Inventory)
-        binaries = remember.recall(place / ELF, ElfInventory)
-        path = place / contents.member
-        same = path.stat().st_size == index.size and hash_file(path, xxh3) == index.xxh3
-    except (OSError, ValueError, IntegrityError):
-        return None
-    if not same:
-        return None
-    return Packed(index.sha256, index.size, index.entries, path, inventory, binaries)
-
-
 def _publish(work: Path, place: Path) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_symlink() or place.is_file():
+            place.unlink()
         shutil.rmtree(place, ignore_errors=True)
         work.rename(place)
     except OSError as error:

@@ -44,7 +44,7 @@ def recall(path: Path, constant: bool, offline: bool) -> Resolution | None:
     Raises SourceError where there is none and nobody may be asked.
     """
     if path.is_file() and (constant or offline):
-        with suppress(ValueError, IntegrityError):  # it went bad: ask again
+        with suppress(OSError, ValueError, IntegrityError):  # it went bad: ask again
             return remember.recall(path, Resolution)
     if offline:
         raise SourceError(

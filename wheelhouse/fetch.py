@@ -75,7 +75,9 @@ class Fetcher:
         the pinned ones. What was transferred is kept: the next run continues.
         """
         items = list({item.sha256: item for item in files}.values())
-        missing = [item for item in items if not self._store.has(item.sha256)]
+        missing = [
+            item for item in items if not self._store.usable(item.sha256, item.name, item.size)
+        ]
         if self._offline and missing:
             raise SourceError(
                 f"--offline, and {len(missing)} files are not in the cache",

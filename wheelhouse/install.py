@@ -39,15 +39,12 @@ def install(wheels: Sequence[Wheel], *, prefix: Path, store: Store, scratch: Pat
         (links / wheel.filename).symlink_to(store.path(wheel.sha256))
     requirements = scratch / "requirements.txt"
     requirements.write_text(requirements_text(wheels), "utf-8")
-    done = _pip(
-        prefix,
-        *("install", *_FLAGS, "--find-links", str(links), "--requirement", str(requirements)),
-        scratch=scratch,
-    )
+    words = ("install", *_FLAGS, "--find-links", str(links), "--requirement", str(requirements))
+    done = _pip(prefix, *words, scratch=scratch)
+    if done.returncode and _mended(wheels, store):
+        done = _pip(prefix, *words, scratch=scratch)  # it installs nothing before it has hashed all
     if done.returncode == 0:
         return
-    for wheel in wheels:
-        store.verified(wheel.sha256, wheel.filename)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if any("No space left" in line for line in lines):
         raise FilesystemError(
@@ -55,6 +52,11 @@ def install(wheels: Sequence[Wheel], *, prefix: Path, store: Store, scratch: Pat
             mend="free some space or choose another folder, then run the same command again",
         )
     raise SourceError("pip could not install the locked wheels", findings=lines[-6:])
+
+
+def _mended(wheels: Sequence[Wheel], store: Store) -> bool:
+    """Whether an object of the store was bad, and is there again."""
+    return sum(store.heal(wheel.sha256, wheel.filename) for wheel in wheels) > 0
 
 
 def check(prefix: Path, scratch: Path) -> tuple[str, ...]:

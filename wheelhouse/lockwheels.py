@@ -118,7 +118,7 @@ def obtain(
     Raises SourceError naming what can't be had, IntegrityError where bytes are not the locked ones.
     """
     wheels = tuple(wheels)
-    derived = [w for w in wheels if w.derived is not None and not store.has(w.sha256)]
+    derived = [w for w in wheels if w.derived and not store.usable(w.sha256, w.filename, w.size)]
     published = [wheel for wheel in wheels if wheel.derived is None]
     published += [origin(wheel) for wheel in derived]
     Fetcher(sources, store, offline=offline).fetch(map(wanted, published), progress)

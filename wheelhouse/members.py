@@ -242,7 +242,9 @@ def _bundle(place: Path, magic: bytes, progress: Progress) -> Iterator[Member]:
                 continue
             with reader.member(member) as packed:
                 source = cast(IO[bytes], _Watched(packed, progress))
-                inflate = zstandard.ZstdDecompressor().stream_reader(source, read_size=CHUNK)
+                inflate = zstandard.ZstdDecompressor().stream_reader(
+                    source, read_size=CHUNK, read_across_frames=True
+                )
                 flow = _Flow(inflate)
                 yield from _environment(place, reader.manifest.environment, flow, magic)
             return

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from manifests import canonical
 from manifests.records import from_data, to_data
+from wheelhouse.store import make_way
 
 T = TypeVar("T")
 
@@ -17,6 +18,7 @@ def keep(path: Path, record: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     growing = path.with_suffix(".partial")
     growing.write_bytes(canonical.sealed(to_data(record)))
+    make_way(path)
     growing.rename(path)
 
 

@@ -6,14 +6,16 @@ back into their packed bytes and compared with the manifest.
 
 import dataclasses
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from manifests import archive, bundle, placement, prefix, tree
 from manifests.audit.report import (
     ALTERED,
     EXTRA,
+    INSTALLATION,
     LINK,
     MISSING,
     MODE,
@@ -26,40 +28,76 @@ from manifests.digests import hash_file, workers
 from manifests.errors import IntegrityError, UsageError
 
 
+@dataclass(frozen=True)
+class Area:
+    """A folder of an installation, and what the manifest says of it."""
+
+    base: str  # below the prefix: "releases/ID", "models/NAME@REVISION"
+    entries: tuple[tree.Entry, ...]
+    installed_at: str = ""  # the path that conda-unpack wrote into files with a `rewrite`
+
+
+def areas(manifest: bundle.Manifest, digest: str, prefix: str) -> tuple[Area, ...]:
+    """All folders of a release that was installed at `prefix`; models are shared by releases."""
+    base = f"{placement.RELEASES}/{bundle.release_id(manifest.name, digest)}"
+    environment = f"{prefix}/{base}/{placement.ENVIRONMENT}"
+    return (
+        Area(base, tuple(release_entries(manifest, digest)), environment),
+        *(Area(part.folder, manifest.part_entries(part)) for part in manifest.parts()),
+    )
+
+
 def audit_installation(root: Path, progress: Progress = ignore_progress) -> Report:
     """Audit every complete release of an installation, and the models that they serve.
 
     Raises UsageError where no release is installed.
     """
-    releases = placement.installed_releases(root)
-    if not releases:
+    if not placement.installed_releases(root):
         raise UsageError(f"{root}: no release is installed", mend="install one: sh install.sh")
+    return audit_releases(root, progress)
+
+
+def audit_releases(
+    root: Path, progress: Progress = ignore_progress, skip: Collection[str] = ()
+) -> Report:
+    """Audit all releases, without the areas whose bases are in `skip`."""
     findings: list[Finding] = []
     digests: list[str] = []
-    trees: dict[str, tuple[Sequence[tree.Entry], str]] = {}
-    for release in releases:
+    risks: list[str] = []
+    found: dict[str, Area] = {}
+    for release in placement.installed_releases(root):
         base = f"{placement.RELEASES}/{release}"
+        if base in skip:
+            continue
         try:
             receipt = placement.load_receipt(placement.receipt_path(root, release))
             manifest, digest = placement.load_manifest(root, release)
         except (IntegrityError, UsageError, OSError) as error:
             findings.append(Finding(ALTERED, base, found=str(error)))
-            trees[base] = ((), "")
+            found[base] = Area(base, ())
             continue
         digests.append(digest)
-        trees[base] = (
-            release_entries(manifest, digest),
-            f"{receipt.prefix}/{base}/{placement.ENVIRONMENT}",
-        )
-        trees[manifest.model_folder()] = (bundle.model_entries(manifest), "")
-    for base, (entries, installed_at) in trees.items():
-        if entries:
-            findings += audit_tree(root / base, entries, installed_at, base, progress)
-    findings += _strangers(root, set(trees))
-    sizes = [entry.size for entries, _ in trees.values() for entry in entries]
+        risks += manifest.risks
+        found |= {area.base: area for area in areas(manifest, digest, receipt.prefix)}
+    looked_at = [area for area in found.values() if area.entries and area.base not in skip]
+    for area in looked_at:
+        findings += audit_area(root, area, progress)
+    findings += _strangers(root, {*found, *skip})
+    sizes = [entry.size for area in looked_at for entry in area.entries]
     return Report(
-        "installation", str(root), tuple(digests), len(sizes), sum(sizes), tuple(findings)
+        INSTALLATION,
+        str(root),
+        tuple(digests),
+        len(sizes),
+        sum(sizes),
+        tuple(findings),
+        tuple(dict.fromkeys(risks)),  # models are shared by releases
     )
+
+
+def audit_area(root: Path, area: Area, progress: Progress = ignore_progress) -> list[Finding]:
+    """Compare one folder of the installation at `root` with its listing."""
+    return audit_tree(root / area.base, area.entries, area.installed_at, area.base, progress)
 
 
 def _strangers(root: Path, known: set[str]) -> list[Finding]:
@@ -76,15 +114,15 @@ def _strangers(root: Path, known: set[str]) -> list[Finding]:
 def release_entries(manifest: bundle.Manifest, digest: str) -> list[tree.Entry]:
     """Everything that lies in a release's folder."""
     entries = [tree.Entry(archive.MANIFEST_NAME, size=len(manifest.dump()), sha256=digest)]
-    entries += [
+    entries += bundle.with_folders(
         tree.Entry(member.path, size=member.size, sha256=member.sha256)
         for member in manifest.of_role(bundle.DOCUMENT)
-    ]
+    )
     for base, below in (
         (placement.ENVIRONMENT, manifest.environment),
         (placement.RUNTIME, manifest.runtime),
     ):
-        entries.append(tree.Entry(base, tree.FOLDER))
+        entries += [tree.Entry(base, tree.FOLDER)] if below else []
         entries += [dataclasses.replace(entry, path=f"{base}/{entry.path}") for entry in below]
     return entries
 
@@ -103,24 +141,38 @@ def audit_tree(
     """
 
     def check(entry: tree.Entry) -> Finding | None:
-        finding = _check_entry(root / entry.path, entry, installed_at)
+        finding = check_entry(root / entry.path, entry, installed_at)
         progress(entry.size)
         return finding
 
     with ThreadPoolExecutor(workers()) as pool:
         findings = [finding for finding in pool.map(check, entries) if finding]
-    known = {entry.path for entry in entries}
-    if root.is_dir():
-        findings += [
-            Finding(EXTRA, path, found=tree.kind_of(entry))
-            for path, entry in tree.walk(root)
-            if path not in known
-        ]
+    findings += extras(root, entries, {finding.path for finding in findings})
     start = f"{label}/" if label else ""
     return [dataclasses.replace(finding, path=start + finding.path) for finding in findings]
 
 
-def _check_entry(path: Path, entry: tree.Entry, installed_at: str) -> Finding | None:
+def extras(root: Path, entries: Sequence[tree.Entry], told: Collection[str] = ()) -> list[Finding]:
+    """What lies in a folder and is not listed; folders that can't be read, but for those `told`."""
+    if not root.is_dir():
+        return []
+    findings: list[Finding] = []
+
+    def closed(path: str, error: OSError) -> None:
+        if path not in told:
+            findings.append(Finding(UNREADABLE, path, found=error.strerror or str(error)))
+
+    known = {entry.path for entry in entries}
+    findings += [
+        Finding(EXTRA, path, found=tree.kind_of(entry))
+        for path, entry in tree.walk(root, closed)
+        if path not in known
+    ]
+    return findings
+
+
+def check_entry(path: Path, entry: tree.Entry, installed_at: str = "") -> Finding | None:
+    """Compare what lies at a path with its entry; None where nothing differs."""
     try:
         status = path.lstat()
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")

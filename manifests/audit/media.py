@@ -5,7 +5,7 @@ by side in two threads.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from manifests.audit.report import (
     Finding,
     Report,
 )
+from manifests.bundle import digest_of
 from manifests.console import Progress, ignore_progress
 from manifests.digests import CountingReader, chunks, hash_file
 from manifests.errors import BundleError, Damage, IntegrityError
@@ -30,6 +31,7 @@ from manifests.medium import (
     Piece,
     archive_of,
 )
+from manifests.parity.names import RESTORER, is_spare
 from manifests.reader import BundleReader
 from manifests.volumes import parse_label
 
@@ -51,28 +53,33 @@ def audit_media(
     present = dict(tree.walk(folder))
     regular = {name for name, entry in present.items() if tree.kind_of(entry) == tree.FILE}
     places = {piece.name: medium.places(piece) for piece in pieces}
+    spares = {name: medium.files(name) for name in listed if is_spare(name)}
     findings = _unlisted(present, listed)
     findings += [
         Finding(MISSING, name, f"a file with sha256 {digest}")
         for name, digest in listed.items()
-        if name not in present and not places.get(name)
+        if name not in present and not places.get(name) and not spares.get(name)
     ]
+    findings += _copied(folder, present, expected=RESTORER in listed)
     findings += _stale(medium, pieces)
     digest, archived = "", set(places)
+    risks: tuple[str, ...] = ()
     if all(places.values()) and archived.isdisjoint(present.keys() - regular):
-        digest, inside = _audit_archive(medium, progress)
+        digest, risks, inside = _audit_archive(medium, progress)
         findings += inside
         findings += _foreign(places, pieces, digest)
     # What was not hashed on the way: all that is no volume, and second copies of volumes.
     apart = {name: [folder / name] for name in regular & listed.keys() - archived}
     apart |= {name: found[1 if digest else 0 :] for name, found in places.items()}
+    apart |= spares
     findings += _hash_each(medium, listed, apart)
     findings += _embedded(folder / INSTALLER, digest)
     covered = [folder / name for name in regular & listed.keys() - archived]
     covered += [path for found in places.values() for path in found]
+    covered += [path for found in spares.values() for path in found if path not in covered]
     size = sum(path.stat().st_size for path in covered)
     digests = (digest,) if digest else ()
-    return Report("media", str(folder), digests, len(listed), size, tuple(findings))
+    return Report("media", str(folder), digests, len(listed), size, tuple(findings), risks)
 
 
 def media_size(folder: Path, others: tuple[Path, ...] = ()) -> int:
@@ -122,6 +129,19 @@ def _unlisted(present: dict[str, "os.DirEntry[str]"], listed: dict[str, str]) ->
     return findings
 
 
+def _copied(folder: Path, present: Collection[str], *, expected: bool) -> list[Finding]:
+    """The copy of the list that a bundle with parity has is the list."""
+    if sums.COPY_NAME not in present:
+        return [Finding(MISSING, sums.COPY_NAME, f"a copy of {sums.FILE_NAME}")] * expected
+    try:
+        data, copy = (regular.read(folder / name) for name in (sums.FILE_NAME, sums.COPY_NAME))
+    except (OSError, Damage) as error:
+        return [Finding(UNREADABLE, sums.COPY_NAME, found=str(error))]
+    if data == copy:
+        return []
+    return [Finding(ALTERED, sums.COPY_NAME, digest_of(data), digest_of(copy))]
+
+
 def _hash_each(
     medium: Medium, listed: dict[str, str], apart: dict[str, list[Path]]
 ) -> list[Finding]:
@@ -139,9 +159,15 @@ def _hash_each(
     return findings
 
 
-def _audit_archive(medium: Medium, progress: Progress) -> tuple[str, list[Finding]]:
-    """The manifest's sha256 and what is wrong; no digest where the archive can't be followed."""
+def _audit_archive(
+    medium: Medium, progress: Progress
+) -> tuple[str, tuple[str, ...], list[Finding]]:
+    """The manifest's sha256, the risks it lists, and what is wrong.
+
+    No digest where the archive can't be followed.
+    """
     findings: list[Finding] = []
+    risks: tuple[str, ...] = ()
 
     def note(error: BundleError) -> None:
         if isinstance(error, Damage):
@@ -155,7 +181,7 @@ def _audit_archive(medium: Medium, progress: Progress) -> tuple[str, list[Findin
             stream = CountingReader(raw, progress)
             try:
                 reader = BundleReader(stream)
-                digest = reader.digest
+                digest, risks = reader.digest, reader.manifest.risks
                 _audit_members(reader, note)
             except IntegrityError as error:
                 note(error)
@@ -164,7 +190,7 @@ def _audit_archive(medium: Medium, progress: Progress) -> tuple[str, list[Findin
     except BundleError as error:
         note(error)
         digest = ""
-    return digest, findings
+    return digest, risks, findings
 
 
 def _audit_members(reader: BundleReader, note: Callable[[BundleError], None]) -> None:

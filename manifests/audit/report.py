@@ -10,6 +10,8 @@ from manifests.records import to_data
 
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
 MODE, LINK, UNREADABLE = "mode", "link", "unreadable"
+INSTALLATION = "installation"
+REPAIR = "sh install.sh repair, from the bundle's medium (or: bundlectl repair --from MEDIA)"
 
 
 def size_of(path: Path) -> int:
@@ -48,24 +50,32 @@ class Finding:
 class Report:
     """The answer of one audit. The manifest digests are to be compared with those on paper."""
 
-    kind: str  # "media" or "installation"
+    kind: str  # "media" or INSTALLATION
     path: str
     manifest_sha256: tuple[str, ...]
     files: int
     size: int  # bytes covered
     findings: tuple[Finding, ...]
+    risks: tuple[str, ...] = ()  # files of models that can run code; allowed when it was made
 
     @property
     def intact(self) -> bool:
         """Whether nothing differs."""
         return not self.findings
 
+    @property
+    def mend(self) -> str:
+        """How to mend what was found; empty where there is nothing, or no way but another copy."""
+        return REPAIR if self.kind == INSTALLATION and not self.intact else ""
+
     def text(self) -> str:
         """The report as a person reads it."""
         lines = [str(finding) for finding in self.findings]
         verdict = "intact" if self.intact else f"NOT intact: {len(lines)} findings"
+        lines += [f"can run code: {printable(risk)}" for risk in self.risks]
         lines.append(f"{verdict}: {self.kind} {self.path}, {self.files} files, {self.size} bytes")
         lines += [f"manifest sha256: {digest}" for digest in self.manifest_sha256]
+        lines += [f"  mend: {self.mend}"] if self.mend else []
         return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
@@ -78,4 +88,6 @@ class Report:
             "bytes": self.size,
             "intact": self.intact,
             "findings": [to_data(finding) for finding in self.findings],
+            "risks": list(self.risks),
+            "mend": self.mend,
         }

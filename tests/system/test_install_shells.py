@@ -1,5 +1,6 @@
 """install.sh under the shells and tools of other systems, and ShellCheck over every script."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -24,6 +25,24 @@ def busybox(tmp_path):
     folder.mkdir()
     for name in roots.applets():
         (folder / name).symlink_to(str(shutil.which("busybox")))
+    return folder
+
+
+#: Where Debian's rust-coreutils has the programs of uutils under their usual names.
+UUTILS = Path("/usr/lib/cargo/bin/coreutils")
+
+
+@pytest.fixture
+def uutils(tmp_path):
+    """A folder of uutils' programs, and of GNU's no more than tar and gzip."""
+    if not UUTILS.is_dir():
+        pytest.skip("this machine lacks rust-coreutils")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for program in UUTILS.iterdir():
+        (folder / program.name).symlink_to(program)
+    for name in ("tar", "gzip"):
+        (folder / name).symlink_to(str(shutil.which(name)))
     return folder
 
 
@@ -58,6 +77,50 @@ def test_busybox_reports_damage_like_the_others(own_bundle, tmp_path, busybox):
     done = install(own_bundle, "--prefix", str(tmp_path / "h"), shell=shell, env=env)
     assert done.returncode == ExitCode.INTEGRITY
     assert "stranger" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_uutils_alone(small_bundle, tmp_path, uutils, shell):
+    prefix = tmp_path / "host"
+    words = ("--prefix", str(prefix), "--no-start", "--port", str(free_port()))
+    shell, env = (str(shutil.which(shell)),), {"PATH": str(uutils)}
+    done = install(small_bundle, *words, shell=shell, env=env)
+    assert done.returncode == 0, done.stderr
+    (model,) = (prefix / "models").iterdir()
+    (model / "config.json").write_text("{}")
+    done = install(small_bundle, "repair", *words[:2], shell=shell, env=env)
+    assert done.returncode == 0, done.stderr
+    assert control(prefix, "audit").returncode == 0
+
+
+UUTILS_DAMAGES = {
+    "stranger": (lambda folder: (folder / "stranger").write_text(""), "stranger"),
+    "altered": (lambda folder: (folder / "install.sh").open("a").write("#"), "install.sh: altered"),
+    "cut off": (lambda folder: os.truncate(next(folder.glob("*.tar")), 200_000), "cut off"),
+    "missing": (lambda folder: next(folder.glob("*.tar")).unlink(), "missing on the medium"),
+}
+
+
+@pytest.mark.parametrize("damage", UUTILS_DAMAGES)
+def test_uutils_reports_damage_like_the_others(own_bundle, tmp_path, uutils, damage):
+    harm, word = UUTILS_DAMAGES[damage]
+    harm(own_bundle)
+    shell, env = (str(shutil.which("dash")),), {"PATH": str(uutils)}
+    done = install(own_bundle, "--prefix", str(tmp_path / "h"), shell=shell, env=env)
+    assert done.returncode == ExitCode.INTEGRITY
+    assert word in done.stderr
+
+
+def test_uutils_with_what_signatures_need(small_bundle, tmp_path, uutils):
+    """The digest that is trusted, and a wrong one."""
+    shell, env = (str(shutil.which("dash")),), {"PATH": str(uutils), "TMPDIR": str(tmp_path)}
+    digest = hashlib.sha256((small_bundle / "SHA256SUMS").read_bytes()).hexdigest()
+    words = ("--trust-digest", digest, "preflight", "--prefix", str(tmp_path / "h"))
+    done = install(small_bundle, *words, "--port", str(free_port()), shell=shell, env=env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin"]
+    done = install(small_bundle, "--trust-digest", "0" * 64, shell=shell, env=env)
+    assert done.returncode == ExitCode.INTEGRITY
 
 
 def test_all_missing_tools_are_named_at_once(small_bundle, tmp_path):

@@ -117,6 +117,91 @@ def test_a_bad_object_is_named_and_removed(store):
     assert not store.has(SHA)
 
 
+def cut(path):
+    path.unlink()
+    path.write_bytes(DATA[:-1])
+
+
+def link(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def folder(path):
+    path.unlink()
+    (path / "deep").mkdir(parents=True)
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("harm", [cut, link, folder, pipe])
+def test_what_lies_in_an_objects_place_is_told_of_and_gives_way(store, harm):
+    heard = []
+    store = Store(store.root, heard.append)
+    store.adopt(io.BytesIO(DATA))
+    assert store.usable(SHA, "thing", len(DATA))
+    harm(store.path(SHA))
+    assert not store.usable(SHA, "thing", len(DATA))
+    assert [line.startswith("  cache: thing went bad (") for line in heard] == [True]
+    assert not store.usable(SHA, "thing", len(DATA))
+    assert len(heard) == 1
+    with store.partial(SHA, "thing") as partial:
+        partial.write(DATA)
+    assert store.intact(SHA, "thing")
+
+
+@pytest.mark.parametrize("harm", [link, folder, pipe])
+def test_adopting_and_continuing_go_through_no_link(store, harm):
+    store.adopt(io.BytesIO(DATA))
+    harm(store.path(SHA))
+    store.adopt(io.BytesIO(DATA))
+    assert store.intact(SHA, "thing")
+    store.path(SHA).unlink()
+    growing = store.path(SHA).with_name(f"{SHA}.partial")
+    growing.write_bytes(b"some")
+    harm(growing)
+    with store.partial(SHA, "thing") as partial:
+        assert partial.size == 0
+        partial.write(DATA)
+    assert store.path(SHA).read_bytes() == DATA
+    assert store.has(SHA)
+
+
+def test_an_object_that_changed_takes_its_progress_back(store):
+    heard, told = [], []
+    store = Store(store.root, heard.append)
+    store.adopt(io.BytesIO(DATA))
+    store.path(SHA).chmod(0o644)
+    store.path(SHA).write_bytes(DATA[:-1] + b"X")
+    assert not store.intact(SHA, "thing", told.append)
+    assert sum(told) == 0
+    assert "its sha256 is " in heard[0]
+
+
+def test_a_bad_object_is_fetched_again_where_it_is_used(store):
+    asked = []
+
+    def refetch(sha256):
+        asked.append(sha256)
+        Store(store.root).adopt(io.BytesIO(DATA))
+        return True
+
+    healing = Store(store.root, refetch=refetch)
+    assert healing.verified(SHA, "thing").read_bytes() == DATA  # it was never there
+    assert healing.heal(SHA, "thing") is False
+    healing.path(SHA).chmod(0o644)
+    healing.path(SHA).write_bytes(b"x")
+    assert healing.heal(SHA, "thing") is True
+    assert asked == [SHA, SHA]
+    unable = Store(store.root, refetch=lambda _sha256: True)
+    unable.path(SHA).unlink()
+    with pytest.raises(FilesystemError, match="no longer in the store"):
+        unable.verified(SHA, "thing")
+
+
 def test_a_missing_object_says_what_to_do(store):
     with pytest.raises(FilesystemError) as caught:
         store.verified(SHA, "thing.whl")
