@@ -14,11 +14,14 @@ from pathlib import Path
 
 from bundler import media
 from bundler.carried import Carried
+from bundler.newfolder import new_folder
+from bundler.pieces import Pieces
 from manifests import sums
 from manifests.console import ignore_progress
 from manifests.digests import Readable, chunks
 from manifests.errors import Damage, IntegrityError, UsageError, from_oserror
 from manifests.medium import INSTALLER, ArchiveStream, Medium, archive_of
+from manifests.parity.names import beside as for_restoring
 from manifests.reader import COPY_AGAIN, BundleReader
 from manifests.signature import SIDECAR
 
@@ -73,8 +76,8 @@ def _copy(
 ) -> tuple[str, ...]:
     manifest = found.manifest
     with (
-        media.new_folder(folder) as work,
-        closing(media.Pieces(work, manifest, found.digest, len(found.data), volume_size)) as pieces,
+        new_folder(folder) as work,
+        closing(Pieces(work, manifest, found.digest, len(found.data), volume_size)) as pieces,
         closing(ArchiveStream(found.medium)) as stream,
     ):
         try:
@@ -95,9 +98,7 @@ def _copy(
 class _Copying:
     """A stream of which everything that is read goes into the new files too."""
 
-    def __init__(
-        self, raw: Readable, pieces: media.Pieces, progress: Callable[[int], None]
-    ) -> None:
+    def __init__(self, raw: Readable, pieces: Pieces, progress: Callable[[int], None]) -> None:
         self._raw = raw
         self._pieces = pieces
         self._progress = progress
@@ -135,8 +136,21 @@ def _left_behind(source: Medium) -> tuple[str, ...]:
     """What lies beside the bundle and does not hold for the new files."""
     listed = set(source.listed())
     other = sorted(name for name in listed if name != INSTALLER and not archive_of(name))
-    notes = [f"{name}: not taken along; it was made for the old files" for name in other]
-    signatures = sorted(p.name for p in source.folder.glob(f"{sums.FILE_NAME}.*"))
+    notes = [
+        f"{name}: not taken along; it was made for the old files"
+        for name in other
+        if not for_restoring(name)
+    ]
+    if any(map(for_restoring, other)):
+        notes.append(
+            "the parity was not taken along; it was made for the old files, so make it anew with "
+            "`bundle parity`"
+        )
+    signatures = sorted(
+        path.name
+        for path in source.folder.glob(f"{sums.FILE_NAME}.*")
+        if path.name != sums.COPY_NAME
+    )
     signatures += [name for name in (SIDECAR,) if (source.folder / name).is_file()]
     notes += [
         f"{name}: not taken along; it signs the old list, so sign the new one with `bundle sign`"

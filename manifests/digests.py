@@ -15,10 +15,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 #: Bytes read at a time. Large enough that Python's per-call cost vanishes, small enough for L2+L3.
 CHUNK = 1 << 20
+#: Seconds until a thread that waits for work looks for itself.
+_PATIENCE = 1.0
+_Item = TypeVar("_Item")
 
 
 class Hasher(Protocol):
@@ -112,6 +115,18 @@ class HashingWriter:
         self._raw.flush()
 
 
+def next_of(items: "queue.Queue[_Item]") -> _Item:
+    """Wait for the next item that the main thread puts.
+
+    Looks again after a while: Ctrl-C inside `Condition.notify` can lose the call that wakes us.
+    """
+    while True:
+        try:
+            return items.get(timeout=_PATIENCE)
+        except queue.Empty:
+            continue
+
+
 class BackgroundHasher:
     """A hasher that works in a thread of its own, at most a few chunks behind the reader."""
 
@@ -122,7 +137,7 @@ class BackgroundHasher:
         self._thread.start()
 
     def _work(self) -> None:
-        while (data := self._queue.get()) is not None:
+        while (data := next_of(self._queue)) is not None:
             self._hasher.update(data)
 
     def update(self, data: bytes | bytearray | memoryview, /) -> None:

@@ -97,7 +97,11 @@ class Medium:
 
     def places(self, piece: Piece) -> list[Path]:
         """Wherever a piece lies; the first is read."""
-        paths = [folder / piece.name for folder in (self.folder, *self.others)]
+        return self.files(piece.name)
+
+    def files(self, name: str) -> list[Path]:
+        """Wherever a file lies."""
+        paths = [folder / name for folder in (self.folder, *self.others)]
         return [path for path in paths if path.is_file()]
 
     def place(self, piece: Piece) -> Path | None:
@@ -223,6 +227,8 @@ class ArchiveStream:
         left = offset
         while left:
             if self._handle is None:
+                if self._index + 1 == len(self._pieces):
+                    break  # behind the end, as whoever reads there finds
                 self._open_next()
             assert self._handle is not None
             here = self._handle.tell()

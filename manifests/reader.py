@@ -12,7 +12,7 @@ Rules, in this order:
 
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from manifests import archive, bundle
@@ -46,6 +46,18 @@ class MemberStream:
         self._hasher.update(view[:count])
         self.left -= count
         return count
+
+    def take_over(self, known: Iterable[memoryview]) -> None:
+        """Hash the member's first bytes where an earlier run has put them; pass over them here."""
+        for view in known:
+            self._hasher.update(view)
+            self.pass_over(len(view))
+
+    def pass_over(self, count: int) -> None:
+        """Leave `count` bytes unread; at most what is left."""
+        assert count <= self.left
+        _pass_over(self._stream, count)
+        self.left -= count
 
     def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes, all that is left for -1."""
@@ -124,13 +136,26 @@ class BundleReader:
 
     def skip(self, member: bundle.Member) -> None:
         """Pass over a member that an earlier run has verified; it is not read where it need not."""
-        length = archive.member_length(member.path, member.size)
-        seek = getattr(self._stream, "seek", None)
-        if seek is not None:
-            seek(length, os.SEEK_CUR)
-            return
-        for _ in chunks(self._stream, length):
-            pass
+        _pass_over(self._stream, archive.member_length(member.path, member.size))
+
+    @contextmanager
+    def excerpt(self, member: bundle.Member) -> Iterator[MemberStream]:
+        """The next member's bytes, of which the consumer takes what it wants.
+
+        He proves himself what he takes: the rest is passed over, so that there is no digest of the
+        whole. After Damage the reader stands at the next member.
+        """
+        header = archive.header(member.path, member.size, self.manifest.created)
+        found = self._exactly(len(header), f"the header of {member.path}")
+        stream = MemberStream(self._stream, member)
+        try:
+            if found != header:
+                raise Damage(member.path, "the header that it had", "another", mend=COPY_AGAIN)
+            yield stream
+        except Damage:
+            _pass_over(self._stream, stream.left + len(archive.padding(member.size)))
+            raise
+        _pass_over(self._stream, stream.left + len(archive.padding(member.size)))
 
     def finish(self) -> None:
         """Check that the archive ends as it should.
@@ -157,3 +182,12 @@ class BundleReader:
         wanted = archive.padding(size)
         if self._exactly(len(wanted), f"the padding after {path}") != wanted:
             raise Damage(f"the padding after {path}", "zeros", "other bytes", mend=COPY_AGAIN)
+
+
+def _pass_over(stream: Readable, length: int) -> None:
+    seek = getattr(stream, "seek", None)
+    if seek is not None:
+        seek(length, os.SEEK_CUR)
+        return
+    for _ in chunks(stream, length):
+        pass

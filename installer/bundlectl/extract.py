@@ -8,37 +8,81 @@ files have threads of their own; small files are not worth handing over.
 import os
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from bundlectl.readahead import DEPTH, ReadAhead
 from manifests import archive, tree
-from manifests.digests import CHUNK, Hasher, sha256
+from manifests.digests import CHUNK, Hasher, next_of, sha256
 from manifests.errors import Damage
 from manifests.reader import COPY_AGAIN
 
+#: Hears after each entry how many are written, the bytes of the archive that they took, and how to
+#: wait until the digests of all of them were right.
+Passed = Callable[[int, int, Callable[[], None]], None]
 
-def extract(stream: ReadAhead, entries: Sequence[tree.Entry], target: Path) -> None:
-    """Write the entries below `target`, an empty folder of ours.
 
-    Raises Damage naming an entry that differs, OSError where the disk fails.
+def ignore_passed(_count: int, _length: int, _settle: Callable[[], None]) -> None:
+    """For trees that are not continued."""
+
+
+def extract(
+    stream: ReadAhead,
+    entries: Sequence[tree.Entry],
+    target: Path,
+    done: int = 0,
+    length: int = 0,
+    passed: Passed = ignore_passed,
+) -> None:
+    """Write the entries below `target`, a folder of ours that holds the first `done` of them.
+
+    These took the archive's first `length` bytes, and the stream begins after them. Raises Damage
+    naming an entry that differs, OSError where the disk fails.
     """
-    length = 0
     lane = _HashLane()
     try:
-        for entry in entries:
+        for count, entry in enumerate(entries[done:], done + 1):
             wanted, zeros = archive.entry_header(entry), archive.padding(entry.size)
             _expect(stream, wanted, entry.path)
             _write(stream, entry, target / entry.path, lane)
             _expect(stream, zeros, entry.path)
             length += len(wanted) + entry.size + len(zeros)
+            passed(count, length, lane.settle)
     finally:
         lane.close()
     lane.refuse()
     _expect(stream, archive.trailer(length), "the end of the archive")
     if stream.read(1):
         raise Damage("the end of the archive", "nothing more", "more", mend=COPY_AGAIN)
+
+
+def keep_only(target: Path, entries: Sequence[tree.Entry]) -> bool:
+    """Remove what the entries don't list; whether all that they list is there, by kind and size.
+
+    What is there was compared with its digest when it was written. Raises OSError.
+    """
+    if target.is_symlink() or not target.is_dir():
+        return False
+    wanted = {entry.path: entry for entry in entries}
+    there = 0
+    for path, found in reversed(list(tree.walk(target))):
+        entry = wanted.get(path)
+        if entry is not None:
+            there += _is_like(target / path, found, entry)
+        elif found.is_dir(follow_symlinks=False):
+            (target / path).rmdir()
+        else:
+            (target / path).unlink()
+    return there == len(wanted)
+
+
+def _is_like(path: Path, found: os.DirEntry[str], entry: tree.Entry) -> bool:
+    if tree.kind_of(found) != entry.kind:
+        return False
+    if entry.kind == tree.LINK:
+        return str(path.readlink()) == entry.target
+    return entry.kind == tree.FOLDER or found.stat(follow_symlinks=False).st_size == entry.size
 
 
 class _HashLane:
@@ -52,13 +96,14 @@ class _HashLane:
 
     def _work(self) -> None:
         hasher: Hasher = sha256()
-        while (item := self._queue.get()) is not None:
+        while (item := next_of(self._queue)) is not None:
             entry, view = item
             if view is not None:
                 hasher.update(view)
-                continue
-            self._damage = self._damage or _difference(entry, hasher)
-            hasher = sha256()
+            else:
+                self._damage = self._damage or _difference(entry, hasher)
+                hasher = sha256()
+            self._queue.task_done()
 
     def add(self, entry: tree.Entry, view: memoryview | None) -> None:
         """The next bytes of a file, or None after its last."""
@@ -70,8 +115,13 @@ class _HashLane:
         if self._damage is not None:
             raise self._damage
 
+    def settle(self) -> None:
+        """Wait until everything so far is hashed, and refuse what was wrong."""
+        self._queue.join()
+        self.refuse()
+
     def close(self) -> None:
-        """Wait until everything is hashed."""
+        """Wait until everything is hashed, and end the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -96,36 +146,40 @@ def _write_small(stream: ReadAhead, entry: tree.Entry, path: Path) -> None:
     damage = _difference(entry, hasher)
     if damage is not None:
         raise damage
-    handle = _open(path)
-    try:
-        # A short write is a full disk, which the next write would say.
-        written = os.write(handle, data)
-        while written < len(data):
-            written += os.write(handle, data[written:])
-        os.fchmod(handle, entry.mode())
-    finally:
-        os.close(handle)
+    with new_file(path) as handle:
+        write_all(handle, data)
+        os.fchmod(handle.fileno(), entry.mode())
 
 
 def _write_large(stream: ReadAhead, entry: tree.Entry, path: Path, lane: _HashLane) -> None:
     count = 0
-    with create(path) as handle:
+    with new_file(path) as handle:
         for view in stream.views(entry.size):
             lane.add(entry, view)
-            handle.write(view)
+            write_all(handle, view)
             count += len(view)
         os.fchmod(handle.fileno(), entry.mode())
     _check_length(entry, count)
     lane.add(entry, None)
 
 
-def create(path: Path) -> BinaryIO:
+def new_file(path: Path) -> FileIO:
     """A new file, never through a link; only its owner can read it until it is complete."""
-    return cast(BinaryIO, os.fdopen(_open(path), "wb"))
+    return FileIO(_open(path), "r+b")
+
+
+def write_all(handle: FileIO, data: bytes | memoryview) -> None:
+    """Write all of the bytes.
+
+    Raises OSError.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[handle.write(view) :]  # a short write is a full disk: the next one says so
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 def _difference(entry: tree.Entry, hasher: Hasher) -> Damage | None:

@@ -1,42 +1,25 @@
 """Unpack a bundle in one pass: each byte of the media is read once, checked, and written once.
 
 Everything goes into folders whose names end in `.partial`, from which nothing is started. A
-member enters the journal when its digest was right and its bytes are synced; folders get their
-names when all their members have. A kill at any moment costs at most one member.
+member enters the journal when its digest was right and its bytes are synced (syncfs, and fsync of
+the journal); a large one also block by block (see `taking`). Folders get their names when all their
+members have. So a kill at any moment costs at most one block, and neither disk nor medium does the
+rest again.
 """
 
-import ctypes
-import gzip
-import os
-import shutil
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import BinaryIO, cast
 
-import zstandard
+from bundlectl.journal import Journal, forget_all, journal_path
+from bundlectl.syncing import sync
+from bundlectl.taking import StaleStart, Taker, remove
+from manifests import bundle, placement
+from manifests.errors import from_oserror
+from manifests.reader import BundleReader
 
-from bundlectl.extract import create, extract
-from bundlectl.journal import Journal, journal_path
-from bundlectl.readahead import ReadAhead
-from manifests import bundle, placement, tree
-from manifests.digests import CHUNK, Readable
-from manifests.errors import Damage, IntegrityError, from_oserror
-from manifests.reader import COPY_AGAIN, BundleReader, MemberStream
+__all__ = ["StaleStart", "Unpacker", "sync"]
 
 Progress = Callable[[int], None]
-#: What the decompressors raise where bytes are not theirs.
-_UNREADABLE = (zstandard.ZstdError, gzip.BadGzipFile, zlib.error, EOFError)
-
-
-def sync(folder: Path) -> None:
-    """Flush everything written below a folder's file system (syncfs(2))."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
-    finally:
-        os.close(handle)
 
 
 class Unpacker:
@@ -46,127 +29,87 @@ class Unpacker:
         manifest = reader.manifest
         self._reader = reader
         self._progress = progress
+        self._counted = 0
+        self._prefix = prefix
         self.release = bundle.release_id(manifest.name, reader.digest)
         self._release_folder = prefix / placement.RELEASES / self.release
-        self._model_folder = prefix / manifest.model_folder()
         self._journal_path = journal_path(prefix, reader.digest)
         self._partial_release = _partial(self._release_folder)
-        self._partial_model = _partial(self._model_folder)
 
-    def run(self, keep_model: bool) -> None:
+    def run(self, keep: Collection[str] = ()) -> None:
         """Unpack what is not there yet, and name the folders.
 
-        `keep_model` says that the model's folder exists and was found intact. Raises Damage for
-        wrong bytes, FilesystemError where the disk fails; a re-run continues.
+        `keep` names the folders of models and adapters (bundle.Part.folder) that were found intact.
+        Raises Damage for wrong bytes, FilesystemError where the disk fails; a re-run continues.
+        Raises StaleStart where what an earlier run has left of a member may be what is wrong: that
+        is not used again, and the caller starts once more, with another reader, before anybody is
+        sent for a new medium. Members left to continue get fewer each time.
         """
         try:
-            self._run(keep_model)
+            self._run(keep)
+        except StaleStart:
+            self._progress(-self._counted)
+            raise
         except OSError as error:
             raise from_oserror(error, "unpacking the bundle") from error
 
-    def _run(self, keep_model: bool) -> None:
+    def _run(self, keep: Collection[str]) -> None:
         manifest = self._reader.manifest
         # The caller found it damaged, as a run leaves it that was cut off inside conda-unpack.
-        _remove(self._release_folder)
+        remove(self._release_folder)
         fresh = not self._partial_release.exists()
         journal = Journal(self._journal_path)
         if fresh:  # a journal without its folder says nothing
             journal.remove()
         self._partial_release.mkdir(exist_ok=True)
-        if not keep_model and (fresh or not self._partial_model.exists()):
-            journal.remove()
-            _remove(self._partial_model)
-            self._partial_model.mkdir()
+        wanted = [part.folder for part in manifest.parts() if part.folder not in keep]
+        begun = [_partial(self._prefix / folder) for folder in wanted]
+        for partial in begun:
+            if fresh or not partial.exists():
+                forget_all(self._prefix)  # another bundle's may name files that go away here
+                journal = Journal(self._journal_path)
+                remove(partial)
+                partial.mkdir()
+        taker = Taker(self._reader, journal, self._count)
         for member in manifest.members:
-            if member.path in journal or (keep_model and member.role == bundle.MODEL):
+            if member.path in journal or manifest.place(member, self.release)[0] in keep:
                 self._reader.skip(member)
+                self._count(member.size)
             else:
-                self._take(member)
-                sync(self._partial_model if member.role == bundle.MODEL else self._partial_release)
+                self._take(taker, member)
+                sync(self._place(member)[0])
                 journal.add(member.path)
-            self._progress(member.size)
         self._reader.finish()
         (self._partial_release / "bundle.json").write_bytes(self._reader.data)
         (self._partial_release / "bundle.json").chmod(0o644)
         sync(self._partial_release)
-        if not keep_model:
-            _remove(self._model_folder)
-            self._partial_model.rename(self._model_folder)
+        for folder, partial in zip(wanted, begun, strict=True):
+            remove(self._prefix / folder)
+            partial.rename(self._prefix / folder)
         self._partial_release.rename(self._release_folder)
         sync(self._release_folder)
         journal.remove()
 
-    def _take(self, member: bundle.Member) -> None:
-        manifest = self._reader.manifest
-        with self._reader.member(member) as stream:
-            if member.role == bundle.ENVIRONMENT:
-                target = self._partial_release / placement.ENVIRONMENT
-                self._take_tree(stream, manifest.environment, target, _unzstd)
-            elif member.role == bundle.RUNTIME:
-                target = self._partial_release / placement.RUNTIME
-                self._take_tree(stream, manifest.runtime, target, _ungzip)
-            elif member.role == bundle.MODEL:
-                path = member.path.removeprefix(bundle.MODEL_FOLDER)
-                self._take_file(stream, self._partial_model, path)
-            else:
-                self._take_file(stream, self._partial_release, member.path)
+    def _take(self, taker: Taker, member: bundle.Member) -> None:
+        trees = {
+            bundle.ENVIRONMENT: (self._reader.manifest.environment, placement.ENVIRONMENT),
+            bundle.RUNTIME: (self._reader.manifest.runtime, placement.RUNTIME),
+        }
+        if member.role in trees:
+            entries, name = trees[member.role]
+            taker.archive(member, entries, self._partial_release / name)
+        else:
+            taker.file(member, *self._place(member))
 
-    def _take_file(self, stream: MemberStream, root: Path, path: str) -> None:
-        folder = root
-        for part in path.split("/")[:-1]:
-            folder = folder / part
-            if not folder.is_dir():
-                folder.mkdir()
-                folder.chmod(0o755)
-        target = root / path
-        target.unlink(missing_ok=True)
-        ahead = ReadAhead(stream)
-        try:
-            with create(target) as handle:
-                for view in ahead.views():
-                    handle.write(view)
-                os.fchmod(handle.fileno(), 0o644)
-        finally:
-            ahead.close()
+    def _place(self, member: bundle.Member) -> tuple[Path, str]:
+        """The partial folder that a member belongs to, and its path below that."""
+        folder, path = self._reader.manifest.place(member, self.release)
+        return _partial(self._prefix / folder), path
 
-    def _take_tree(
-        self,
-        stream: MemberStream,
-        entries: Sequence[tree.Entry],
-        target: Path,
-        decompress: Callable[[BinaryIO], Readable],
-    ) -> None:
-        _remove(target)
-        target.mkdir()
-        target.chmod(0o755)
-        compressed = ReadAhead(stream)
-        plain = ReadAhead(decompress(cast(BinaryIO, compressed)))
-        try:
-            extract(plain, entries, target)
-        except _UNREADABLE as error:
-            # The bytes are wrong, as the digest would say at the end; this is only earlier.
-            raise Damage(
-                stream.member.path, "an archive that can be read", str(error), mend=COPY_AGAIN
-            ) from None
-        finally:
-            compressed.close()
-            plain.close()
-
-
-def _unzstd(raw: BinaryIO) -> Readable:
-    return cast(Readable, zstandard.ZstdDecompressor().stream_reader(raw, read_size=CHUNK))
-
-
-def _ungzip(raw: BinaryIO) -> Readable:
-    return gzip.GzipFile(fileobj=raw, mode="rb")
+    def _count(self, count: int) -> None:
+        self._counted += count
+        self._progress(count)
 
 
 def _partial(folder: Path) -> Path:
     return folder.with_name(folder.name + placement.PARTIAL)
-
-
-def _remove(folder: Path) -> None:
-    if folder.is_symlink():
-        raise IntegrityError(f"{folder}: a link where a folder has to be", mend="remove it")
-    if folder.exists():
-        shutil.rmtree(folder)
