@@ -8,20 +8,28 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
+from manifests import configured, extras
+from manifests import stack as stack_table
+from manifests.digests import hash_file
 from manifests.errors import from_oserror
 from manifests.findings import Finding, refuse
 from manifests.impostors import SNIFFED, sniff
 from manifests.modelfolder import files_of
+from manifests.risks import PICKLE, Risk, is_pickle, risks_of
 from manifests.safetensors import BITS, Tensor
-from manifests.shards import INDEX, check_names, check_tensors, read_headers, shards_of
+from manifests.shards import (
+    INDEX,
+    check_names,
+    check_tensors,
+    read_headers,
+    shards_of,
+    weight_map_of,
+)
 
 CONFIG = "config.json"
-#: Formats that can run code when they are loaded: pickle and what is built on it.
-PICKLE = frozenset({".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth"})
-CODE = frozenset({".py", ".so"})
 #: Each set of files is a tokenizer.
 TOKENIZERS = (
     frozenset({"tokenizer.json"}),
@@ -32,6 +40,8 @@ TOKENIZERS = (
 )
 #: What a class with a vision part loads at start (transformers' image processors).
 PROCESSORS = frozenset({"preprocessor_config.json", "processor_config.json"})
+#: What lists the pickles of a model that has several.
+_PICKLE_INDEX = ".bin.index.json"
 #: Files beside JSON whose first bytes are looked at.
 SNIFFED_FILES = frozenset(
     {"merges.txt", "chat_template.jinja", "tokenizer.model", "tiktoken.model"}
@@ -46,6 +56,14 @@ class Rules:
     pickle: bool = False
     remote_code: bool = False
     text_only: bool = False  # a class with a vision part is served without it
+    include: tuple[str, ...] = ()  # patterns of further files to take; see bundler.models.selection
+    exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def allowing(cls, risks: Iterable[Risk]) -> Self:
+        """Rules for a model whose risks were allowed when it was locked."""
+        kinds = {risk.kind for risk in risks}
+        return cls(pickle=PICKLE in kinds, remote_code=bool(kinds - {PICKLE}))
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,7 @@ class Checkpoint:
     thinking: bool  # the chat template reads enable_thinking
     max_length: int  # tokens; 0 where the configuration does not say
     quantisation: str = ""  # "fp8", "gptq", …
+    risks: tuple[Risk, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -81,19 +100,18 @@ def inspect(
     where = where or (str(model) if isinstance(model, Path) else "model")
     documents, unreadable = _documents(files)
     headers, damaged = read_headers(files)
-    index = documents.get(INDEX)
-    refuse(
-        f"{where}: this model can't be served as it is",
-        [
-            *unreadable,
-            *_check(files, documents, rules or Rules(), left_out),
-            *damaged,
-            *check_tensors(headers, index),
-        ],
-    )
-    config = documents[CONFIG]
+    index, config = documents.get(INDEX), documents.get(CONFIG)
     tensors = [tensor for header in headers.values() for tensor in header]
-    return _describe(files, documents, config, tensors, tuple(headers))
+    findings = [
+        *unreadable,
+        *_check(files, documents, rules or Rules(), left_out, _vocabulary_digests(files)),
+        *damaged,
+        *check_tensors(headers, index),
+    ]
+    # What is missing or damaged explains every difference between weights and configuration.
+    findings = findings or list(configured.check(config, tensors))
+    refuse(f"{where}: this model can't be served as it is", findings)
+    return _describe(files, documents, documents[CONFIG], tensors, tuple(headers))
 
 
 def preview(
@@ -103,24 +121,16 @@ def preview(
     *,
     where: str,
     left_out: Collection[str] = (),
-) -> None:
+) -> tuple[Risk, ...]:
     """Judge a model of which only some files (`files`) of all (`listed`) are here yet.
 
-    Finds whatever can be found before the weights are fetched; raises as `inspect` does.
+    Finds whatever can be found before the weights are fetched; raises as `inspect` does. What is
+    given back are the risks that the rules allow.
     """
     documents, unreadable = _documents(files)
-    findings = [*unreadable, *_check(listed, documents, rules or Rules(), left_out)]
+    findings = [*unreadable, *_check(listed, documents, rules or Rules(), left_out, {})]
     refuse(f"{where}: this model can't be served as it is", findings)
-
-
-def is_pickle(name: str) -> bool:
-    """Whether a file's format can run code when it is loaded."""
-    return PurePosixPath(name).suffix in PICKLE
-
-
-def is_code(name: str) -> bool:
-    """Whether a file is code."""
-    return PurePosixPath(name).suffix in CODE
+    return risks_of(listed, documents)
 
 
 def _documents(files: Mapping[str, Path]) -> tuple[dict[str, Any], list[Finding]]:
@@ -148,17 +158,27 @@ def _documents(files: Mapping[str, Path]) -> tuple[dict[str, Any], list[Finding]
     return documents, findings
 
 
+def _vocabulary_digests(files: Mapping[str, Path]) -> dict[str, str]:
+    """sha256 of the vocabularies that are there; a few megabytes at most."""
+    places = {one.path for one in extras.vocabularies()}
+    return {name: hash_file(files[name]) for name in places & files.keys()}
+
+
 def _check(
     names: Collection[str],
     documents: Mapping[str, Any],
     rules: Rules,
     left_out: Collection[str],
+    digests: Mapping[str, str],
 ) -> Iterator[Finding]:
     yield from _check_config(names, documents, rules)
     yield from _check_tokenizer(names)
-    yield from _check_pickle(names, rules, left_out)
-    if not rules.remote_code:
-        yield from _check_code(names, documents)
+    yield from _check_risks(names, documents, rules)
+    yield from _check_weights(names, left_out)
+    yield from _check_pickles(names, documents)
+    if rules.remote_code:
+        yield from extras.check_code(names, documents)
+    yield from extras.check_vocabularies(names, documents.get(CONFIG), digests)
     if INDEX not in names or INDEX in documents:  # an unreadable one was reported
         yield from check_names(shards_of(names), documents.get(INDEX))
 
@@ -180,13 +200,25 @@ def _check_config(
         yield Finding(
             f"{CONFIG}: the stack does not know {_some(asked)}, "
             f"model type {config.get('model_type')!r} (unknown-architecture)",
-            f"choose a model of {_some(rules.architectures)}, or a newer --stack",
+            f"{stacks_for(asked)}; or a model of {_some(rules.architectures)}",
         )
     if "vision_config" in config and not rules.text_only and not PROCESSORS & set(names):
         yield Finding(
             "preprocessor_config.json: missing, and a class with a vision part loads it at start",
             "copy it from the base model, or serve the model as text only",
         )
+
+
+def stacks_for(architectures: Collection[str]) -> str:
+    """What mends a class that a stack does not know: the stacks of this release that do."""
+    knowing = [
+        f"--stack {stack.name} (vLLM {stack.version})"
+        for stack in stack_table.stacks().values()
+        if set(architectures) & set(stack.architectures)
+    ]
+    if not knowing:
+        return "choose a model of a class that a stack knows (`bundle stacks`)"
+    return f"choose {' or '.join(knowing)}, which knows it"
 
 
 def _check_tokenizer(names: Collection[str]) -> Iterator[Finding]:
@@ -197,17 +229,22 @@ def _check_tokenizer(names: Collection[str]) -> Iterator[Finding]:
         )
 
 
-def _check_pickle(
-    names: Collection[str], rules: Rules, left_out: Collection[str]
+def _check_risks(
+    names: Collection[str], documents: Mapping[str, Any], rules: Rules
 ) -> Iterator[Finding]:
-    pickles = sorted(filter(is_pickle, names))
-    if not rules.pickle:
-        for name in pickles:
+    for risk in risks_of(names, documents):
+        if risk.kind == PICKLE and not rules.pickle:
+            yield Finding(risk.text(), "remove it, or allow it with --allow-pickle")
+        elif risk.kind != PICKLE and not rules.remote_code:
             yield Finding(
-                f"{name}: a pickle, which can run code when it is loaded (pickle)",
-                "remove it, or allow it with --allow-pickle",
+                risk.text(),
+                "choose a model that needs no code of its own, or allow it with "
+                "--allow-remote-code",
             )
-    if shards_of(names) or pickles:
+
+
+def _check_weights(names: Collection[str], left_out: Collection[str]) -> Iterator[Finding]:
+    if shards_of(names) or any(map(is_pickle, names)):
         return
     if others := sorted(filter(is_pickle, left_out)):
         yield Finding(
@@ -218,13 +255,16 @@ def _check_pickle(
         yield Finding("no weights (*.safetensors)", "name the folder that holds the weights")
 
 
-def _check_code(names: Collection[str], documents: Mapping[str, Any]) -> Iterator[Finding]:
-    mend = "choose a model that needs no code of its own, or allow it with --allow-remote-code"
-    for name in sorted(filter(is_code, names)):
-        yield Finding(f"{name}: code that comes with the model (remote-code)", mend)
+def _check_pickles(names: Collection[str], documents: Mapping[str, Any]) -> Iterator[Finding]:
+    """Pickles against their index, as far as that goes without loading them."""
     for name, document in documents.items():
-        if isinstance(document, dict) and document.get("auto_map"):
-            yield Finding(f"{name}: `auto_map` loads code (remote-code)", mend)
+        if name.endswith(_PICKLE_INDEX):
+            for shard in sorted({*(weight_map_of(document) or {}).values()} - {*names}):
+                yield Finding(
+                    f"{shard}: missing, {name} names it (missing-shard)",
+                    "copy or download the missing weight files",
+                    damage=True,
+                )
 
 
 def _describe(
@@ -234,9 +274,7 @@ def _describe(
     tensors: Iterable[Tensor],
     shards: tuple[str, ...],
 ) -> Checkpoint:
-    text = config.get("text_config")
-    # Multimodal classes keep the language model's settings one level down.
-    merged = {**config, **text} if isinstance(text, dict) else config
+    merged = configured.text_of(config)
     length = merged.get("max_position_embeddings")
     method = merged.get("quantization_config")
     parameters, sizes = 0, Counter[str]()
@@ -244,16 +282,19 @@ def _describe(
         parameters += tensor.parameters()
         sizes[tensor.dtype] += tensor.end - tensor.begin
     most = max(sizes, key=sizes.__getitem__, default="")
+    # What is in a pickle is not read; its size is about that of its weights.
+    pickled = 0 if shards else sum(files[n].stat().st_size for n in files if is_pickle(n))
     return Checkpoint(
         architectures=_architectures(config),
         model_type=str(config.get("model_type", "")),
         dtype=_stated_dtype(merged) or _DTYPES.get(most, ""),
         parameters=parameters,
-        weight_bytes=sizes.total(),
+        weight_bytes=sizes.total() + pickled,
         shards=shards,
         thinking=any("enable_thinking" in text for text in _templates(files, documents)),
         max_length=length if isinstance(length, int) else 0,
         quantisation=str(method.get("quant_method", "")) if isinstance(method, dict) else "",
+        risks=risks_of(files, documents),
         config=config,
     )
 

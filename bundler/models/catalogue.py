@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from huggingface_hub.errors import (
 
 from bundler.models.transport import TRANSPORT, denied, status_of, unreachable, with_retries
 from manifests.errors import SourceError, UsageError
-from manifests.lock import ModelFile
+from manifests.lock import COMPUTED, PUBLISHED, ModelFile
 from manifests.names import public_url
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -28,6 +28,10 @@ _SEARCHED, _SHOWN = 50, 5
 #: What the client's parsing raises where the answer is none, a login page for example.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 _NO_ANSWER: tuple[type[Exception], ...] = (*TRANSPORT, *_UNREADABLE)
+
+
+#: Sentences for somebody who named a model that is not there.
+Advice = Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,18 @@ class Found:
     licence: str
 
 
-def find(repository: str, revision: str, endpoint: str, timeout: float, pause: float) -> Found:
+def find(
+    repository: str,
+    revision: str,
+    endpoint: str,
+    timeout: float,
+    pause: float,
+    advice: Advice = tuple,
+) -> Found:
     """Look a repository up; `timeout` and `pause` in seconds.
 
     Raises SourceError where the Hub can't be reached, refuses, or has no such thing (with the
-    nearest names it has); UsageError where the name can't be one.
+    nearest names it has, and `advice`); UsageError where the name can't be one.
     """
     api = HfApi(endpoint=endpoint)
     try:
@@ -65,7 +76,7 @@ def find(repository: str, revision: str, endpoint: str, timeout: float, pause: f
             mend="name a branch, a tag or a commit that its page lists, or leave @REVISION out",
         ) from None
     except RepositoryNotFoundError:
-        raise _unknown(api, repository, endpoint) from None
+        raise _unknown(api, repository, endpoint, advice) from None
     except OfflineModeIsEnabled:
         raise SourceError(
             f"{repository}: HF_HUB_OFFLINE forbids asking {public_url(endpoint)}",
@@ -91,13 +102,15 @@ def _found(info: ModelInfo) -> Found:
         raise ValueError(f"commit {commit!r}")
     files = {}
     for sibling in info.siblings or ():
-        if sibling.size is None or not (sibling.lfs or sibling.blob_id):
-            raise ValueError(f"no size or digest of {sibling.rfilename}")
+        if sibling.size is None:
+            raise ValueError(f"no size of {sibling.rfilename}")
         files[sibling.rfilename] = ModelFile(
             path=sibling.rfilename,
             size=sibling.size,
             sha256=sibling.lfs["sha256"] if sibling.lfs else "",
-            git_blob="" if sibling.lfs else str(sibling.blob_id),
+            git_blob="" if sibling.lfs else sibling.blob_id or "",
+            # Some mirrors list names and sizes alone.
+            digest_from=PUBLISHED if sibling.lfs or sibling.blob_id else COMPUTED,
         )
     return Found(info.id, commit, files, _licence(info))
 
@@ -108,7 +121,7 @@ def _licence(info: ModelInfo) -> str:
     return next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
 
 
-def _unknown(api: HfApi, repository: str, endpoint: str) -> SourceError:
+def _unknown(api: HfApi, repository: str, endpoint: str, advice: Advice) -> SourceError:
     near = _near(api, repository)
     return SourceError(
         f"{repository}: no such model on {public_url(endpoint)}, or not for you",
@@ -116,7 +129,7 @@ def _unknown(api: HfApi, repository: str, endpoint: str) -> SourceError:
         mend="choose one of those that exist, or log in with `hf auth login`"
         if near
         else f"{_NAMES}; for a private one log in with `hf auth login`",
-        findings=[f"there is {name}" for name in near],
+        findings=[*(f"there is {name}" for name in near), *advice()],
     )
 
 

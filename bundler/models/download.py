@@ -98,13 +98,18 @@ def download(remote: Remote, store: Store, progress: Progress, stop: Event) -> N
 
 
 def read_small(remote: Remote, store: Store) -> str:
-    """Put a file of which only the git blob id is known into the store; its sha256.
+    """Put a file of which only the git blob id is known, or nothing, into the store; its sha256.
 
     Raises as `download` does.
     """
     file = remote.file
     if file.size > SMALL:
-        raise SourceError(f"{file.path}: {file.size} bytes, too large for a file outside LFS")
+        raise SourceError(
+            f"{file.path}: the Hub publishes no sha256 of its {file.size} bytes",
+            why="nothing would tell the right bytes from wrong ones",
+            mend="use another mirror (HF_ENDPOINT), or download the model and name its folder: "
+            "its digests are computed then, and the bundle says so",
+        )
     found = ""
     for _ in range(2):
         buffer = _Buffer()
@@ -112,7 +117,7 @@ def read_small(remote: Remote, store: Store) -> str:
         hasher = digests.git_blob(file.size)
         hasher.update(buffer.data)
         found = hasher.hexdigest()
-        if found == file.git_blob:
+        if found == file.git_blob or not file.git_blob:
             return store.adopt(io.BytesIO(buffer.data))
     raise _differs(remote, f"git blob {file.git_blob}", found)
 
@@ -152,13 +157,17 @@ def _attempt(remote: Remote, sink: Sink, progress: Progress, stop: Event) -> Non
     session = get_session()
     with session.stream("GET", remote.url, headers=headers, timeout=remote.timeout) as response:
         _check_status(remote, response)
-        _check_place(response, sink, progress)
+        begin = _begin(response, sink, progress)
         start = b""
         # As they come: collected into larger ones, a break would lose what was collected.
         chunks = response.iter_bytes()
-        announced = _announced(response, sink.size)
+        announced = _announced(response, begin)
         if announced not in (None, file.size):
             _wrong_length(remote, next(chunks, b""), f"{announced}")
+        # Only now: a page in the place of the file is no reason to lose what is here.
+        if begin != sink.size:
+            progress(-sink.size)
+            sink.restart()
         for chunk in chunks:
             if stop.is_set():
                 raise CancelledError
@@ -169,8 +178,12 @@ def _attempt(remote: Remote, sink: Sink, progress: Progress, stop: Event) -> Non
                 _wrong_length(remote, start, f"more than {file.size}")
             _write(sink, chunk, file.path)
             progress(len(chunk))
-    if sink.size < file.size:
-        _wrong_length(remote, start, f"{sink.size}")
+    if (came := sink.size) < file.size:
+        if begin == 0 and start and sniff(start[:SNIFFED]):
+            # Continuing after a page's bytes would bring the whole file for nothing.
+            progress(-came)
+            sink.restart()
+        _wrong_length(remote, start, f"{came}")
 
 
 def _check_status(remote: Remote, response: Any) -> None:
@@ -180,27 +193,30 @@ def _check_status(remote: Remote, response: Any) -> None:
     path, url = remote.file.path, public_url(remote.url)
     if status in PASSING:
         raise _PassingError(f"the Hub answered {status}", response.headers.get("Retry-After", ""))
-    if status in (401, 403):
+    missing = response.headers.get("X-Error-Code") == "RepoNotFound"
+    if status in (401, 403) and not missing:
         raise denied(remote.repository, f"{urlsplit(url).scheme}://{urlsplit(url).netloc}", status)
-    if status in (404, 410):
+    if missing or status in (404, 410):
         raise SourceError(
             f"{path}: no longer on the Hub at the commit that was pinned ({url})",
             why="the file or the commit was removed, or the repository was renamed or made private",
-            mend="lock the model again with `bundle lock`, or name another revision",
+            mend="lock the model again with `bundle lock`, or name another revision; for a private "
+            "one log in with `hf auth login`",
         )
     raise SourceError(f"{path}: the Hub answered {status} ({url})")
 
 
-def _check_place(response: Any, sink: Sink, progress: Progress) -> None:
-    """Make sure that the body begins where the sink ends."""
+def _begin(response: Any, sink: Sink, progress: Progress) -> int:
+    """Where in the file the body begins: where the sink ends, or at 0."""
+    if response.status_code == 200:
+        return 0
     if response.status_code == 206:
         found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
         if found and int(found[1]) == sink.size:
-            return
+            return sink.size
     progress(-sink.size)
     sink.restart()
-    if response.status_code != 200:
-        raise _PassingError(f"the Hub answered {response.status_code} with another range")
+    raise _PassingError(f"the Hub answered {response.status_code} with another range")
 
 
 def _announced(response: Any, begin: int) -> int | None:

@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from bundler.models.card import licence_of
 from bundler.models.selection import check_names, select
-from bundler.models.source import Snapshot, changed, serialised
+from bundler.models.source import Snapshot, changed, locked_rules, serialised
 from manifests import canonical, digests
 from manifests.checkpoint import Checkpoint, Rules, inspect
 from manifests.errors import BundleError, IntegrityError, UsageError, from_oserror
@@ -41,11 +41,11 @@ class FolderSource:
 
     def lock(self, progress: Progress = silent) -> Model:
         """Hash every file that would be packed, after the whole was found fit to serve."""
-        files, _ = self._selected()
-        self._inspect()
+        files, left_out = self._selected()
+        checkpoint = self._inspect(files, self.rules, left_out)
         count = serialised(progress)
         with ThreadPoolExecutor(digests.workers()) as pool:
-            jobs = [pool.submit(_locked, name, path, count) for name, path in files.items()]
+            jobs = [pool.submit(hash_locked, name, path, count) for name, path in files.items()]
             try:
                 locked = tuple(job.result() for job in jobs)
             except BaseException:
@@ -60,11 +60,11 @@ class FolderSource:
             revision=hasher.hexdigest(),
             files=locked,
             licence=_licence(files),
+            risks=checkpoint.risks,
         )
 
     def fetch(self, model: Model, progress: Progress = silent) -> Snapshot:
         """Find the locked files; their bytes are compared when they are packed."""
-        checkpoint = self._inspect()
         files = files_of(self.folder)
         for file in model.files:
             if file.path not in files:
@@ -74,7 +74,7 @@ class FolderSource:
                 raise changed(file.path, f"{file.size} bytes", f"{size} bytes")
             progress(size)
         chosen = {file.path: files[file.path] for file in model.files}
-        return Snapshot(model, chosen, checkpoint)
+        return Snapshot(model, chosen, self._inspect(chosen, locked_rules(self.rules, model)))
 
     def _selected(self) -> tuple[dict[str, Path], list[str]]:
         found = files_of(self.folder)
@@ -88,10 +88,11 @@ class FolderSource:
             ) from None
         return {name: found[name] for name in taken}, left_out
 
-    def _inspect(self) -> Checkpoint:
+    def _inspect(
+        self, files: Mapping[str, Path], rules: Rules, left_out: Sequence[str] = ()
+    ) -> Checkpoint:
         try:
-            files, left_out = self._selected()
-            return inspect(files, self.rules, where=str(self.folder), left_out=left_out)
+            return inspect(files, rules, where=str(self.folder), left_out=left_out)
         except BundleError as error:
             unfinished = _unfinished(self.folder)
             if not unfinished:
@@ -112,10 +113,10 @@ def folder_source(path: Path, rules: Rules) -> FolderSource:
     folder = path.absolute()
     cached = _CACHED.fullmatch(folder.name)
     if cached and (folder / "snapshots").is_dir():
-        return FolderSource(_current(folder), _plain(cached["name"]), rules)
+        return FolderSource(_current(folder), plain_name(cached["name"]), rules)
     if folder.parent.name == "snapshots" and (owner := _CACHED.fullmatch(folder.parts[-3])):
-        return FolderSource(folder, _plain(owner["name"]), rules)
-    return FolderSource(folder, _plain(folder.resolve().name), rules)
+        return FolderSource(folder, plain_name(owner["name"]), rules)
+    return FolderSource(folder, plain_name(folder.resolve().name), rules)
 
 
 def _current(cache: Path) -> Path:
@@ -136,7 +137,7 @@ def _current(cache: Path) -> Path:
     )
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name that may stand in a path, a URL and on a command line."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-.+") or "model"
 
@@ -146,7 +147,8 @@ def _licence(files: dict[str, Path]) -> str:
     return licence_of(card.read_text("utf-8", "replace")) if card else ""
 
 
-def _locked(name: str, path: Path, progress: Progress) -> ModelFile:
+def hash_locked(name: str, path: Path, progress: Progress = silent) -> ModelFile:
+    """A file with its digest, which has to be the one that a Hub's cache keeps it under."""
     new, expected = _expected(path)
     try:
         with path.open("rb", buffering=0) as handle:

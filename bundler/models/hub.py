@@ -5,22 +5,28 @@ compare digests after a download and does not continue one after a kill, so the 
 `bundler.models.download`.
 """
 
+import io
+import json
 import os
 import re
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event
 
 from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # no __all__
 
-from bundler.models import catalogue
+from bundler.models import catalogue, extras
 from bundler.models.card import licence_of
 from bundler.models.download import Remote, download, read_small
 from bundler.models.selection import check_names, select
-from bundler.models.source import Snapshot, serialised
+from bundler.models.source import Snapshot, locked_rules, serialised
 from manifests.checkpoint import Rules, inspect, preview
 from manifests.errors import SourceError
+from manifests.extras import second_repositories
 from manifests.lock import Model, ModelFile
 from wheelhouse.store import Progress, Store, silent
 
@@ -43,6 +49,7 @@ class HubSource:
     offline: bool = False
     timeout: float = 30  # seconds without a byte
     pause: float = 1  # seconds before the first repetition; doubles each time
+    advice: catalogue.Advice = tuple
 
     def reads(self) -> int:
         """Nothing worth a progress bar: `lock` reads a few small files."""
@@ -55,14 +62,7 @@ class HubSource:
 
     def lock(self, progress: Progress = silent) -> Model:  # noqa: ARG002 - the interface's
         """Pin commit and digests; get the small files and judge what can be judged by them."""
-        if self.offline:
-            raise SourceError(
-                f"{self.repository}: not locked yet, and --offline forbids asking the Hub",
-                mend="run once without --offline, or name a local folder",
-            )
-        found = catalogue.find(
-            self.repository, self.revision, self._endpoint(), self.timeout, self.pause
-        )
+        found = self.find()
         taken, left_out = select(found.files, self.rules)
         check_names(taken)
         files = {name: found.files[name] for name in taken}
@@ -74,18 +74,74 @@ class HubSource:
         )
         where = f"{found.repository}@{found.commit[:12]}"
         # Where access is refused it shows at the first of them, before anything long.
-        small = {file.path: self._small(model, file) for file in model.files if file.git_blob}
+        small = {file.path: self.small(model, file) for file in model.files if not file.sha256}
         paths = {name: self.store.path(file.sha256) for name, file in small.items()}
-        preview(paths, files, self.rules, where=where, left_out=left_out)
+        beside = tuple(self._beside(paths))
+        model = replace(model, files=(*model.files, *beside))
+        small |= {file.path: self.small(model, file) for file in beside if not file.sha256}
+        files |= {file.path: file for file in beside}
+        check_names(files)
+        risks = preview(paths, files, self.rules, where=where, left_out=left_out)
         card = paths.get("README.md")
         stated = licence_of(card.read_text("utf-8", "replace")) if card else ""
         return replace(
             model,
             files=tuple(small.get(file.path, file) for file in model.files),
             licence=stated or found.licence,
+            risks=risks,
+        )
+
+    def _beside(self, paths: Mapping[str, Path]) -> Iterator[ModelFile]:
+        """What the model needs of elsewhere, by what its JSON files say."""
+        documents = {}
+        for name, path in paths.items():
+            if name.endswith(".json"):
+                with suppress(ValueError, RecursionError):  # told by whoever judges the model
+                    documents[name] = json.loads(path.read_bytes())
+        yield from extras.vocabularies(documents)
+        if self.rules.remote_code:
+            for repository in second_repositories(documents):
+                yield from extras.code_of(repository, self._second(repository))
+
+    def _second(self, repository: str) -> catalogue.Found:
+        try:
+            return replace(self, repository=repository, revision="main").find()
+        except SourceError as error:
+            raise SourceError(
+                f"{self.repository}: its `auto_map` loads code of a second repository: "
+                f"{error.what}",
+                why=error.why,
+                mend=error.mend,
+            ) from None
+
+    def find(self) -> catalogue.Found:
+        """What the Hub says of the repository.
+
+        Raises SourceError, as without a network.
+        """
+        if self.offline:
+            raise SourceError(
+                f"{self.repository}: not locked yet, and --offline forbids asking the Hub",
+                mend="run once without --offline, or name a local folder",
+            )
+        return catalogue.find(
+            self.repository,
+            self.revision,
+            self._endpoint(),
+            self.timeout,
+            self.pause,
+            self.advice,
         )
 
     def fetch(self, model: Model, progress: Progress = silent) -> Snapshot:
+        """Fill the store with the locked files, and judge the whole."""
+        files = self.fetch_files(model, progress)
+        paths = {file.path: self.store.path(file.sha256) for file in files}
+        where = f"{self.repository}@{model.revision[:12]}"
+        checkpoint = inspect(paths, locked_rules(self.rules, model), where=where)
+        return Snapshot(replace(model, files=files), paths, checkpoint)
+
+    def fetch_files(self, model: Model, progress: Progress = silent) -> tuple[ModelFile, ...]:
         """Fill the store with the locked files, several at a time; what is there is not asked for.
 
         Objects that are in the store already are hashed again before they are used.
@@ -101,40 +157,40 @@ class HubSource:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-        files = tuple(job.result() for job in jobs)
-        paths = {file.path: self.store.path(file.sha256) for file in files}
-        where = f"{self.repository}@{model.revision[:12]}"
-        return Snapshot(replace(model, files=files), paths, inspect(paths, self.rules, where=where))
+        return tuple(job.result() for job in jobs)
 
     def _fetch(self, model: Model, file: ModelFile, progress: Progress, stop: Event) -> ModelFile:
         if not file.sha256:
-            done = self._small(model, file)
+            done = self.small(model, file)
             progress(file.size)
             return done
-        if self.store.has(file.sha256):
-            self.store.verified(file.sha256, file.path, progress)
-        elif self.offline:
+        if made := extras.pointer(file.path, [other.path for other in model.files]):
+            self.store.adopt(io.BytesIO(made))
+        if self.store.intact(file.sha256, file.path, progress):
+            return file
+        if self.offline:
             raise SourceError(
                 f"{file.path}: not in the store, and --offline forbids fetching it",
                 mend="run once without --offline",
             )
-        else:
-            download(self._remote(model, file), self.store, progress, stop)
+        download(self._remote(model, file), self.store, progress, stop)
         return file
 
-    def _small(self, model: Model, file: ModelFile) -> ModelFile:
-        """A file outside LFS, for which only a git blob id is published, with its sha256."""
+    def small(self, model: Model, file: ModelFile) -> ModelFile:
+        """A file for which only a git blob id is published, or nothing, with its sha256."""
         return replace(file, sha256=read_small(self._remote(model, file), self.store))
 
     def _remote(self, model: Model, file: ModelFile) -> Remote:
-        repository = model.source.removeprefix("hf:")
-        endpoint = self._endpoint()
+        repository, endpoint = model.source.removeprefix("hf:"), self._endpoint()
+        if url := extras.vocabulary_url(file.path):
+            return Remote(file, url, dict, repository, self.timeout, self.pause)
+        place = extras.origin(file.path) or extras.Origin(repository, model.revision, file.path)
         return Remote(
             file=file,
-            url=hf_hub_url(repository, file.path, revision=model.revision, endpoint=endpoint),
+            url=hf_hub_url(place.repository, place.path, revision=place.commit, endpoint=endpoint),
             # The token is read anew each time and kept nowhere.
             headers=build_hf_headers,
-            repository=repository,
+            repository=place.repository,
             timeout=self.timeout,
             pause=self.pause,
         )

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from bundler.models.catalogue import Advice
 from bundler.models.folder import folder_source
 from bundler.models.hub import HubSource
 from bundler.models.source import ModelSource
@@ -27,11 +28,13 @@ def resolve(
     *,
     endpoint: str | None = None,
     offline: bool = False,
+    advice: Advice = tuple,
 ) -> ModelSource:
     """The source that has the model; nothing is read or asked yet.
 
-    A folder that exists wins. `endpoint` is the Hub's address, HF_ENDPOINT's by default. Raises
-    UsageError for a folder that does not exist and for what is no name.
+    A folder that exists wins. `endpoint` is the Hub's address, HF_ENDPOINT's by default; `advice`
+    is told where the Hub has no such model. Raises UsageError for a folder that does not exist and
+    for what is no name.
     """
     rules = rules or Rules()
     path = Path(model).expanduser()
@@ -39,21 +42,31 @@ def resolve(
         return folder_source(path, rules)
     if path.is_file():
         raise UsageError(f"{model}: a file, not a folder", mend="name the folder that holds it")
-    found = _REPOSITORY.fullmatch(model)
-    if model.startswith(_PATH_LIKE) or not found:
+    repository, revision = hub_reference(model)
+    return HubSource(
+        repository,
+        store,
+        rules,
+        revision=revision,
+        endpoint=endpoint,
+        offline=offline,
+        advice=advice,
+    )
+
+
+def hub_reference(text: str) -> tuple[str, str]:
+    """The repository and the revision that `[hf:]ORG/NAME[@REVISION]` or a short name means.
+
+    Raises UsageError for what is no name.
+    """
+    found = _REPOSITORY.fullmatch(text)
+    if text.startswith(_PATH_LIKE) or not found:
         raise UsageError(
-            f"{model!r}: no such folder, and no name of a model",
+            f"{text!r}: no such folder, and no name of a model",
             mend="name a folder that exists, or ORG/NAME on the Hub",
         )
     owner = found["owner"] or next(
         (owner for start, owner in FAMILIES.items() if found["name"].lower().startswith(start)), ""
     )
     repository = f"{owner}/{found['name']}" if owner else found["name"]
-    return HubSource(
-        repository,
-        store,
-        rules,
-        revision=found["revision"] or "main",
-        endpoint=endpoint,
-        offline=offline,
-    )
+    return repository, found["revision"] or "main"

@@ -1,13 +1,13 @@
 """What every source of models offers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
 from manifests import digests
-from manifests.checkpoint import Checkpoint
+from manifests.checkpoint import Checkpoint, Rules
 from manifests.errors import IntegrityError, from_oserror
 from manifests.lock import Model, ModelFile
 from wheelhouse.store import Progress, silent
@@ -55,6 +55,12 @@ class ModelSource(Protocol):
         ...
 
 
+def locked_rules(rules: Rules, model: Model) -> Rules:
+    """The rules for a model that was locked: what was allowed then, and nothing else."""
+    allowed = Rules.allowing(model.risks)
+    return replace(rules, pickle=allowed.pickle, remote_code=allowed.remote_code)
+
+
 def serialised(progress: Progress) -> Progress:
     """A progress callback that several threads may call."""
     lock = Lock()
@@ -66,15 +72,18 @@ def serialised(progress: Progress) -> Progress:
     return count
 
 
-def stream(path: Path, file: ModelFile) -> Iterator[memoryview]:
-    """The bytes of a file, hashed as they pass; each view is valid until the next.
+def stream(path: Path, file: ModelFile, start: int = 0) -> Iterator[memoryview]:
+    """The bytes of a file from `start` on, hashed as they pass; a view is valid until the next.
+
+    Of a part only the length is compared: who asks for one has the digest of the rest.
 
     Raises IntegrityError, at the latest after the last view, where they are not what `file` says;
     FilesystemError where they can't be read.
     """
-    hasher, size = digests.sha256(), 0
+    hasher, size = digests.sha256(), start
     try:
         with path.open("rb", buffering=0) as handle:
+            handle.seek(start)
             for view in digests.chunks(handle):
                 hasher.update(view)
                 size += len(view)
@@ -86,7 +95,7 @@ def stream(path: Path, file: ModelFile) -> Iterator[memoryview]:
     if size != file.size:
         found = f"more than {file.size}" if size > file.size else str(size)
         raise changed(file.path, f"{file.size} bytes", f"{found} bytes")
-    if hasher.hexdigest() != file.sha256:
+    if not start and hasher.hexdigest() != file.sha256:
         raise changed(file.path, f"sha256 {file.sha256}", hasher.hexdigest())
 
 

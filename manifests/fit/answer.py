@@ -40,6 +40,7 @@ class Fit:
     limit: int  # tokens of the longest request that the model allows
     longest: int  # tokens of the longest request that fits
     max_model_len: int  # suggested, or as asked where that fits; 0 where it doesn't fit
+    sequences: int = 0  # most requests at a time, where vLLM's default would be too many; 0: not so
     loads: tuple[Load, ...] = ()
     refusal: tuple[str, ...] = ()  # why it doesn't fit, a sentence each
     alternatives: tuple[str, ...] = ()  # what would fit, a sentence each

@@ -28,6 +28,15 @@ def usable(gpu_memory: int, utilization: int) -> int:
     return (gpu_memory - tables().overhead.reserved) * utilization // 100
 
 
+def free_share(gpu_memory: int, free: int) -> int:
+    """The greatest utilization, in per cent, for which vLLM finds enough of a GPU free.
+
+    Its own context comes before it looks (vllm/v1/worker/gpu_worker.py: request_memory).
+    """
+    table = tables().overhead
+    return max(0, free - table.context) * 100 // max(1, gpu_memory - table.reserved)
+
+
 def weights(shape: Shape, tensor_parallel: int, settings: Settings) -> int:
     """Bytes of weights on each GPU. What isn't split (norms, routers) is far below 1 %."""
     left_out = shape.vision.weights(shape.width) if shape.vision and settings.text_only else 0
@@ -45,13 +54,19 @@ def overhead(shape: Shape, gpu_memory: int, tensor_parallel: int, settings: Sett
     return total
 
 
+def default_sequences(gpu_memory: int) -> int:
+    """The most requests at a time of a server that isn't told (vLLM's default for the GPU)."""
+    table = tables().overhead
+    return table.sequences_large if gpu_memory >= table.large_gpu else table.sequences
+
+
 def _activations(
     shape: Shape, gpu_memory: int, tensor_parallel: int, settings: Settings, table: Overhead
 ) -> int:
     """The most that one step needs: a batch of text, the choice of its tokens, or a picture."""
     large = gpu_memory >= table.large_gpu
     tokens = settings.batch_tokens or (table.batch_tokens_large if large else table.batch_tokens)
-    sequences = settings.sequences or (table.sequences_large if large else table.sequences)
+    sequences = settings.sequences or default_sequences(gpu_memory)
     values = table.hidden_copies * shape.hidden
     values += table.intermediate_copies * max(shape.intermediates) // tensor_parallel
     text = tokens * values * shape.width

@@ -1,15 +1,18 @@
 """What a model's config.json says about the memory that serving it takes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from manifests.errors import IntegrityError
 from manifests.fit.count import parameters
 from manifests.fit.tables import tables
 
 #: Bytes of one value, by torch's names.
 _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 _FULL, _LINEAR = "full_attention", "linear_attention"
+#: More than any measure of a model, bytes of its weights included.
+_MOST = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,26 @@ class Shape:
     def all_layers(self) -> int:
         """Layers of both kinds, as num_hidden_layers counts them."""
         return self.layers + (self.linear.layers if self.linear else 0)
+
+    def check(self, where: str) -> None:
+        """Refuse measures that no model has: they are divided by, and come from a file.
+
+        Raises IntegrityError.
+        """
+        linear, vision = self.linear, self.vision
+        parts = [self, *(part for part in (linear, vision) if part is not None)]
+        for part in parts:
+            for name, value in asdict(part).items():
+                least = 0 if name in _MAY_BE_NOTHING else 1
+                numbers = value if isinstance(value, tuple) else (value,)
+                if not numbers or any(
+                    isinstance(number, int) and not least <= number <= _MOST for number in numbers
+                ):
+                    raise IntegrityError(f"{where}: no model has a {name} of {value!r:.40}")
+
+
+#: Fields of a Shape that are 0 where there is no such thing, or where it isn't known.
+_MAY_BE_NOTHING = frozenset({"weights", "block"})
 
 
 def _counted(text: Mapping[str, Any], vision: Any, full: int, quantised: bool) -> int:

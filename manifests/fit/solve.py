@@ -14,6 +14,8 @@ from manifests.fit.tables import tables
 
 #: max_model_len is suggested in such steps: the figures are estimates.
 STEP = 1024
+#: Of the blocks that are reckoned with, so many per cent are taken to be there when it counts.
+SURE_BLOCKS = 90
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def judge(
         limit=shape.max_length,
         longest=longest,
         max_model_len=0 if found else wanted or _suggested(longest, shape.max_length),
+        sequences=_sequences(cut, room, settings),
         loads=tuple(
             Load(tokens, cut.requests(room.cache, tokens))
             for tokens in tables().lengths
@@ -86,6 +89,18 @@ def judge(
 
 def _suggested(longest: int, limit: int) -> int:
     return longest if longest == limit else longest // STEP * STEP
+
+
+def _sequences(cut: Pages, room: Room, settings: Settings) -> int:
+    """The most requests at a time, where vLLM's default is more than there are blocks.
+
+    Each needs a block for its state. From 0.20 on vLLM does not start where CUDA graphs are
+    captured for more (vllm/config/compilation.py: "exceeds available Mamba cache blocks").
+    """
+    if not cut.linear or settings.eager or settings.sequences:
+        return 0
+    sure = max(1, cut.count(room.cache) * SURE_BLOCKS // 100)
+    return sure if sure < memory.default_sequences(room.gpu_memory) else 0
 
 
 def _too_short(

@@ -12,10 +12,11 @@ from bundler.models import resolve, stream
 from bundler.models.card import licence_of
 from bundler.models.folder import FolderSource
 from bundler.models.hub import HubSource
-from bundler.models.selection import select
+from bundler.models.selection import differs, select
 from manifests.checkpoint import Rules
 from manifests.errors import BundleError, IntegrityError, UsageError
 from manifests.lock import COMPUTED, ModelFile
+from manifests.risks import PICKLE, Risk
 from tests.support.hub import git_blob
 from wheelhouse.store import Store
 
@@ -227,12 +228,55 @@ def test_a_folder_wins_over_a_name_and_a_file_is_refused(
         ("LICENSE README.md USE_POLICY.md logo.png", Rules(), "LICENSE README.md USE_POLICY.md"),
         ("merges.txt tokenizer.model x.tiktoken", Rules(), "merges.txt tokenizer.model x.tiktoken"),
         ("trainer_state.json tf_model.h5.index.json config.json", Rules(), "config.json"),
+        ("a.safetensors a.gguf b.gguf", Rules(include=("a.*",)), "a.gguf a.safetensors"),
+        ("a.safetensors a.bin", Rules(include=("*.bin",)), "a.bin a.safetensors"),
+        ("a.safetensors b.safetensors", Rules(exclude=("b*",)), "a.safetensors"),
+        ("x/a.txt x/y/b.txt c.txt", Rules(exclude=("x/",)), "c.txt"),
+        ("onnx/a.json b.json", Rules(include=("onnx/*",), exclude=("b.json",)), "onnx/a.json"),
+        ("a.gguf b.json", Rules(include=("*.gguf",), exclude=("a*",)), "b.json"),
     ],
 )
 def test_what_is_taken(names: str, rules: Rules, taken: str) -> None:
     found, left_out = select(names.split(), rules)
     assert found == taken.split()
     assert sorted([*found, *left_out]) == sorted(names.split())
+
+
+def test_a_pattern_that_matches_nothing_shows_what_there_is() -> None:
+    names = [f"{number}.json" for number in range(30)]
+    with pytest.raises(UsageError, match=r"--include x\*: the model has no such file") as caught:
+        select(names, Rules(include=("x*",)))
+    assert len(caught.value.findings) == 21
+    assert caught.value.findings[-1] == "and 10 more"
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "words"),
+    [
+        (("a.*",), ("z*",), ""),
+        (("*.pdf",), (), "holds no file of the model for --include *.pdf"),
+        ((), ("a*",), "holds a.json, which --exclude a* leaves out"),
+    ],
+)
+def test_a_lock_against_patterns(
+    include: tuple[str, ...], exclude: tuple[str, ...], words: str
+) -> None:
+    assert differs(["b.json", "a.json"], include, exclude) == words
+
+
+def test_a_pickle_that_was_allowed_is_locked_and_followed(model: Path) -> None:
+    (model / "extra.bin").write_bytes(b"x")
+    assert "extra.bin" not in [file.path for file in source(model).lock().files]
+    with pytest.raises(UsageError, match="can't be served") as caught:
+        source(model, Rules(include=("extra.bin",))).lock()
+    assert "--allow-pickle" in caught.value.mend
+    locked = source(model, Rules(include=("extra.bin",), pickle=True)).lock()
+    assert locked.risks == (Risk(PICKLE, "extra.bin"),)
+    snapshot = source(model).fetch(locked)
+    assert "extra.bin" in snapshot.files
+    assert snapshot.checkpoint.risks == locked.risks
+    with pytest.raises(UsageError, match="can't be served"):
+        source(model).fetch(replace(locked, risks=()))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The real huggingface_hub client and our downloader against a Hub that breaks on demand."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -8,20 +9,24 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from bundler import tinymodel
+from bundler import parts, tinymodel
+from bundler.models import download as downloading
 from bundler.models import resolve
 from bundler.models.hub import HubSource
-from manifests import canonical
+from manifests import canonical, extras
 from manifests.checkpoint import Rules
 from manifests.errors import BundleError, IntegrityError, SourceError, UsageError
 from manifests.exitcodes import ExitCode
-from manifests.lock import PUBLISHED, Model
+from manifests.fit import family
+from manifests.lock import COMPUTED, PUBLISHED, Model
 from manifests.records import to_data
 from tests.support.hub import Hub, git_blob
+from tests.support.locked import a_lock
 from wheelhouse.store import Store
 
 NAME, TOKEN = "Qwen/Qwen3.5-0.1B", "hf_" + "x" * 34
@@ -100,14 +105,19 @@ def test_offline_without_the_files(hub: Hub, store: Store, tmp_path: Path) -> No
     assert "not in the store" in failure(lambda: offline.fetch(model), SourceError).what
 
 
-def test_an_object_that_went_bad_in_the_store_is_found(hub: Hub, store: Store) -> None:
+def test_an_object_that_went_bad_in_the_store_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    heard: list[str] = []
+    store = Store(tmp_path / "objects", heard.append)
     model = source(hub, store).lock()
     snapshot = source(hub, store).fetch(model)
     path = snapshot.files[FIRST]
     path.chmod(0o644)
     path.write_bytes(b"x" * path.stat().st_size)
-    assert FIRST in failure(lambda: source(hub, store).fetch(model), IntegrityError).what
-    assert source(hub, store).fetch(model).files[FIRST].stat().st_size > 1000
+    told: list[int] = []
+    assert source(hub, store).fetch(model, told.append).files[FIRST].stat().st_size > 1000
+    assert [FIRST in line for line in heard] == [True]
+    assert sum(told) == sum(file.size for file in model.files)
+    assert store.intact(path.name, FIRST)
 
 
 @pytest.mark.parametrize("kind", ["short", "error500", "busy", "no-range", "flip", "redirect"])
@@ -296,11 +306,41 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(hub: Hub, store: Store, tmp_
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes()
 
 
+def test_weights_in_xet_storage_come_by_plain_http_and_the_same_digests(
+    hub: Hub, store: Store
+) -> None:
+    plain = source(hub, store).lock()
+    hub.xet = True
+    assert source(hub, store).lock() == plain
+    snapshot = source(hub, store).fetch(plain)
+    assert snapshot.files[FIRST].read_bytes() == hub.files(NAME)[FIRST].path.read_bytes()
+    elsewhere = [request for request in hub.requests if request.host in hub.cdn]
+    assert elsewhere
+    assert not any(request.token for request in elsewhere)
+    assert not any("xet" in request.path for request in hub.requests)
+
+
 def test_an_unknown_model_gets_the_nearest_names(hub: Hub, store: Store) -> None:
     raised = failure(source(hub, store, "Qwen3.5-14B").lock, SourceError)
     assert "Qwen/Qwen3.5-14B: no such model" in raised.what
     assert raised.findings == (f"there is {NAME}",)
     assert raised.exit_code == ExitCode.SOURCE
+
+
+def test_an_unknown_model_gets_what_fits_the_target_too(hub: Hub, store: Store) -> None:
+    asked = replace(source(hub, store, "no/thing"), advice=partial(family.advice, 24 << 30, 1, ()))
+    raised = failure(asked.lock, SourceError)
+    assert raised.findings[0].startswith("fits 25.77 GB: Qwen3.5-9B")
+
+
+def test_a_private_model_says_how_to_get_in(hub: Hub, store: Store) -> None:
+    raised = failure(source(hub, store, "no/thing").lock, SourceError)
+    assert "or not for you" in raised.what
+    assert "hf auth login" in raised.mend
+    hub.fault("api", "gated")
+    raised = failure(source(hub, store).lock, SourceError)
+    assert f"accept its conditions at {hub.endpoint}/{NAME}" in raised.mend
+    assert "HF_TOKEN" in raised.mend
 
 
 def test_an_unknown_revision(hub: Hub, store: Store) -> None:
@@ -360,6 +400,143 @@ def test_only_what_is_served_is_taken(hub: Hub, store: Store) -> None:
     assert {"LICENSE", "README.md", "empty.json", FIRST} <= names
     assert not names & {"pytorch_model.bin", "original/x.pth", "onnx/model.onnx", "a.py"}
     assert "model.gguf" not in names
+
+
+def test_risks_that_are_allowed_are_locked_and_hold_for_who_follows(hub: Hub, store: Store) -> None:
+    folder = hub.root / NAME
+    (folder / "modeling_x.py").write_text("class X: ...")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"A": "modeling_x.X"}}))
+    raised = failure(source(hub, store).lock, UsageError)
+    assert "--allow-remote-code" in raised.mend
+    model = source(hub, store, rules=Rules(remote_code=True)).lock()
+    assert [risk.text() for risk in model.risks] == [
+        "modeling_x.py: code that comes with the model (remote-code)",
+        "config.json: `auto_map` loads code (auto-map)",
+    ]
+    assert not hub.asked_for(FIRST)
+    snapshot = source(hub, store).fetch(model)
+    assert snapshot.checkpoint.risks == model.risks
+    # What the lock does not say is not allowed by it.
+    failure(lambda: source(hub, store).fetch(replace(model, risks=())), UsageError)
+
+
+@pytest.fixture
+def second(hub: Hub) -> Path:
+    """The folder of a repository whose code the model names."""
+    config = hub.root / NAME / "config.json"
+    changes = {"auto_map": {"A": "org/base--m.X"}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    folder = hub.root / "org/base"
+    folder.mkdir(parents=True)
+    for name in ("m.py", "helper.py", "weights.bin", "config.json"):
+        (folder / name).write_text(f"# {name}")
+    return folder
+
+
+def test_code_of_a_second_repository_is_pinned_and_laid_out_as_in_a_cache(
+    hub: Hub, store: Store, second: Path, tmp_path: Path
+) -> None:
+    failure(source(hub, store).lock, UsageError)  # not without the flag
+    model = source(hub, store, rules=Rules(remote_code=True)).lock()
+    folder, commit = "hub/models--org--base", hub.commit("org/base")
+    snapshot = f"{folder}/snapshots/{commit}"
+    added = [file.path for file in model.files if file.path.startswith("hub/")]
+    assert added == [f"{folder}/refs/main", f"{snapshot}/helper.py", f"{snapshot}/m.py"]
+    assert all(file.sha256 for file in model.files)
+    for where in (store, Store(tmp_path / "another")):  # where the lock was made, and elsewhere
+        files = source(hub, where).fetch(model).files
+        assert files[f"{folder}/refs/main"].read_text() == commit
+        assert files[f"{snapshot}/m.py"].read_text() == "# m.py"
+    assert [risk.path for risk in model.risks] == [
+        f"{snapshot}/helper.py",
+        f"{snapshot}/m.py",
+        "config.json",
+    ]
+
+
+def test_a_second_repository_that_is_not_there_is_named(
+    hub: Hub, store: Store, second: Path
+) -> None:
+    allowed = source(hub, store, rules=Rules(remote_code=True))
+    (second / "m.py").unlink()
+    raised = failure(allowed.lock, UsageError)
+    assert "m.py of another repository, org/base (second-repository)" in raised.findings[0]
+    assert "as hub/models--org--base" in raised.mend
+    shutil.rmtree(second)
+    raised = failure(allowed.lock, SourceError)
+    assert f"{NAME}: its `auto_map` loads code of a second repository: org/base" in raised.what
+
+
+VOCABULARY = b"aGk= 0\n"
+
+
+@pytest.fixture
+def vocabulary(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> extras.Vocabulary:
+    """One that the tiny model's server fetches, published beside it."""
+    (hub.root / "files/words").mkdir(parents=True)
+    (hub.root / "files/words/w.tiktoken").write_bytes(VOCABULARY)
+    one = extras.Vocabulary(
+        "qwen3_5_text",
+        "w.tiktoken",
+        len(VOCABULARY),
+        hashlib.sha256(VOCABULARY).hexdigest(),
+        f"{hub.endpoint}/files/words/resolve/main/w.tiktoken",
+    )
+    monkeypatch.setattr(extras, "vocabularies", lambda: (one,))
+    return one
+
+
+def test_a_vocabulary_that_the_server_fetches_goes_in(
+    hub: Hub, store: Store, vocabulary: extras.Vocabulary
+) -> None:
+    model = source(hub, store).lock()
+    assert (vocabulary.path, vocabulary.sha256) in [(f.path, f.sha256) for f in model.files]
+    files = source(hub, store).fetch(model).files
+    assert files["vocabularies/w.tiktoken"].read_bytes() == VOCABULARY
+    (asked,) = hub.asked_for("w.tiktoken")
+    assert not asked.token  # its publisher is no Hub
+
+
+def test_a_vocabulary_that_is_another(
+    hub: Hub, store: Store, vocabulary: extras.Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = source(hub, store).lock()
+    monkeypatch.setenv("TIKTOKEN_ENCODINGS_BASE", f"{hub.endpoint}/mirror/words/resolve/main/")
+    (hub.root / "mirror/words").mkdir(parents=True)
+    (hub.root / "mirror/words/w.tiktoken").write_bytes(VOCABULARY[::-1])
+    raised = failure(lambda: source(hub, store).fetch(model), IntegrityError)
+    assert f"{vocabulary.path}: pinned as sha256 {vocabulary.sha256}" in raised.what
+    assert "/mirror/words" in raised.why
+
+
+def test_patterns_override_what_is_taken(hub: Hub, store: Store) -> None:
+    (hub.root / NAME / "notes.pdf").write_bytes(b"x")
+    rules = Rules(include=("*.pdf",), exclude=("README*",))
+    names = {file.path for file in source(hub, store, rules=rules).lock().files}
+    assert "notes.pdf" in names
+    assert "README.md" not in names
+    raised = failure(source(hub, store, rules=Rules(exclude=("*.gguf",))).lock, UsageError)
+    assert "--exclude *.gguf: the model has no such file" in raised.what
+    assert "there is README.md" in raised.findings
+    raised = failure(source(hub, store, rules=Rules(exclude=("config.json",))).lock, UsageError)
+    assert "config.json: missing" in raised.findings
+
+
+def test_digests_that_nobody_published_are_never_passed_off_as_verified(
+    hub: Hub, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.digests = False
+    model = source(hub, store).lock()
+    assert {file.digest_from for file in model.files} == {COMPUTED}
+    for file in model.files:
+        data = hub.files(NAME)[file.path].path.read_bytes()
+        assert file.sha256 == hashlib.sha256(data).hexdigest()
+    source(hub, store).fetch(model)
+    (sentence,) = parts.unpublished(a_lock(model=model))
+    assert "sha256 computed here, of what its Hub publishes no digest: README.md, " in sentence
+    monkeypatch.setattr(downloading, "SMALL", 10)
+    assert "no sha256" in failure(source(hub, store).lock, SourceError).what
 
 
 def test_an_empty_file(hub: Hub, store: Store) -> None:
