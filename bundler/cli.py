@@ -16,9 +16,11 @@ from bundler.commands import (
     kernels,
     keygen,
     lock,
+    parity,
     plan,
     report,
     report_script,
+    restore,
     schema,
     sign,
     split,
@@ -41,7 +43,7 @@ def bundle() -> None:
 for _module in (
     *(create, plan, lock, stacks, report, report_script),
     *(inspect, diff, split, join, audit, kernels, elf, schema),
-    *(keygen, sign, verify),
+    *(keygen, sign, verify, parity, restore),
 ):
     bundle.add_command(_module.command)
 

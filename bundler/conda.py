@@ -79,10 +79,10 @@ class Channel:
 
     def location(self, package: CondaPackage) -> str:
         """Where the package is to be had: a URL, or a path for a folder of this machine."""
-        filename = package.url.rpartition("/")[2]
+        name = filename(package)
         folder = local_path(self.url)
         base = str(folder) if folder else self.url
-        return f"{base}/{package.subdir}/{filename}"
+        return f"{base}/{package.subdir}/{name}"
 
 
 def channel(value: str, make_host: Callable[[], Path]) -> Channel:
@@ -193,7 +193,7 @@ def fetch(
     """
     wanted = [
         Wanted(
-            name=package.url.rpartition("/")[2],
+            name=filename(package),
             url=source.location(package),
             sha256=package.sha256,
             size=package.size,
@@ -214,6 +214,11 @@ def fetch(
     except SourceError as error:  # whose ways out are those of an index
         error.mend = error.mend.replace(WAYS_OUT, _WAYS_OUT)
         raise
+
+
+def filename(package: CondaPackage) -> str:
+    """The name of a package's file."""
+    return package.url.rpartition("/")[2]
 
 
 def create(packages: Sequence[CondaPackage], prefix: Path, store: Store, cache: Path) -> None:
@@ -239,9 +244,8 @@ def create(packages: Sequence[CondaPackage], prefix: Path, store: Store, cache: 
 
 def _named(package: CondaPackage, store: Store, folder: Path) -> Path:
     """A stored package under its own name, by which its format is recognised."""
-    filename = package.url.rpartition("/")[2]
-    named = folder / filename
-    stored = store.verified(package.sha256, filename)
+    named = folder / filename(package)
+    stored = store.verified(package.sha256, named.name)
     named.unlink(missing_ok=True)
     # Not a symlink: py-rattler resolves those, and the store's names tell it no format.
     try:
@@ -269,14 +273,14 @@ async def _install(archives: Sequence[Path], prefix: Path, cache: Path) -> None:
 def _name_origins(packages: Sequence[CondaPackage], prefix: Path) -> None:
     """Put the lock's URLs where py-rattler recorded paths of this machine."""
     for package in packages:
-        filename = package.url.rpartition("/")[2]
-        stem = filename.removesuffix(".conda").removesuffix(".tar.bz2")
+        name = filename(package)
+        stem = name.removesuffix(".conda").removesuffix(".tar.bz2")
         path = prefix / "conda-meta" / f"{stem}.json"
         record = json.loads(path.read_text("utf-8"))
         record |= {
             "url": package.url,
-            "channel": package.url.removesuffix(f"{package.subdir}/{filename}").rstrip("/:"),
-            "fn": filename,
+            "channel": package.url.removesuffix(f"{package.subdir}/{name}").rstrip("/:"),
+            "fn": name,
             "sha256": package.sha256,
         }
         temporary = path.with_suffix(".tmp")

@@ -1,25 +1,29 @@
 """`bundle create`, from a request to a folder on the media: lock, fetch, build, write."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-from bundler import attention, building, conda, gates, media
+from bundler import agreement, attention, building, conda, gates, media, newfolder, parity, parts
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
-from bundler.models import Snapshot, stream
+from bundler.parts import Taken
+from bundler.refetch import refetcher
 from bundler.request import Request
 from bundler.workshop import Workshop
 from manifests import FORMAT_VERSION, __version__, bundle
-from manifests.bundle import Manifest, Member, Needs, ServedModel
+from manifests.bundle import Manifest, Member, Needs
 from manifests.choice import driver_needed
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.lock import COMPUTED, Lock, Wheel
-from manifests.names import MEDIA_NAME, check_path
+from manifests.names import MEDIA_NAME
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import obtain, volume
 from wheelhouse.sources import Sources, from_settings
+
+#: Models that a bundle's own name lists.
+_NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Created:
     digest: str  # the manifest's sha256
     size: int  # bytes on the media
     notes: tuple[str, ...]  # of the gates: what is good to know and stops nothing
+    remarks: tuple[str, ...] = ()  # what the server's own environment says of the models
 
 
 @dataclass(frozen=True)
@@ -56,63 +61,81 @@ def draft(request: Request, workshop: Workshop) -> Draft:
     return Draft(request, choice, from_settings(request.index_url, request.find_links), workshop)
 
 
-def lock(draft: Draft, console: Console) -> Lock:
-    """The lock to follow: the one named, or one made now."""
+def lock(draft: Draft, console: Console, *, must_fit: bool = True) -> Lock:
+    """The lock to follow: the one named, or one made now; see `make_lock`."""
     request = draft.request
     if request.lock is not None and request.lock.exists():
         return follow_lock(request, draft.choice, request.lock)
-    return make_lock(request, draft.choice, draft.sources, draft.workshop, console)
+    return make_lock(
+        request, draft.choice, draft.sources, draft.workshop, console, must_fit=must_fit
+    )
 
 
-def create(draft: Draft, locked: Lock, console: Console, volume_size: int = 0) -> Created:
+def create(
+    draft: Draft, locked: Lock, console: Console, volume_size: int = 0, percent: int = 0
+) -> Created:
     """Fetch and build what the lock names, and write the bundle.
 
-    `volume_size` is the most bytes of a file on the media, 0 for one archive in one piece. Raises
-    the errors of every step; a re-run continues with what is in the cache.
+    `volume_size` is the most bytes of a file on the media, 0 for one archive in one piece;
+    `percent` the parity that is made, 0 for none. Raises
+    the errors of every step; a re-run continues with what is in the cache and on the media.
     """
-    request, choice, workshop = draft.request, draft.choice, draft.workshop
+    request, choice = draft.request, draft.choice
+    locks = (locked,) if choice.base is None else (locked, choice.base)
+    refetch = refetcher(request, choice.stack, locks, draft.sources, draft.workshop)
+    workshop = replace(draft.workshop, refetch=refetch)
     name = request.name or bundle_name(locked)
     check_name(name)
-    weights = sum(file.size for file in locked.model.files)
+    finish = parity.finisher(percent, locked, console)
+    choice.check_memory(locked.models, workshop)
+    weights = sum(map(parts.weight, locked.parts))
     folder = request.output / name
     media.check_new(folder, request.force)
-    media.check_output(request.output, weights)
-    snapshot = _fetch(draft, locked, console)
+    media.check_output(request.output, weights - newfolder.kept(folder))
+    taken = _fetch(draft, locked, console)
+    choice.check_memory(locked.models, workshop)  # a lock from elsewhere: known only now
+    remarks = agreement.check(taken, choice.base or locked, workshop, console)
     built = attention.build(locked, request, draft.sources, workshop, console)
     wheels = (*locked.wheels, *built)
-    serving = building.build(
-        building.serving(locked.conda, wheels, choice.stack.winning_libraries), workshop, console
-    )
+    contents = building.serving(locked.conda, wheels, choice.stack.winning_libraries)
+    serving = building.build(contents, workshop, console) if choice.base is None else None
     runtime = building.build(
         building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, console
     )
-    passed = gates.check(serving, runtime, choice.stack, locked.target)
-    locked = replace(locked, model=snapshot.model)
-    manifest = describe(name, request, choice, locked, built, snapshot, serving, runtime, passed)
+    passed = gates.Passed((), ())  # the release that is extended has passed them
+    if serving is not None:
+        passed = gates.check(serving, runtime, choice.stack, locked.target)
+    locked = parts.with_digests(locked, taken)
+    manifest = describe(name, request, choice, locked, built, taken, serving, runtime, passed)
     listing = manifest.dump()
     bundle.parse(listing)  # what no reader would take is not written
     size = manifest.archive_length(len(listing))
-    media.check_output(request.output, size)
-    contents: dict[str, media.Opener] = {
+    left = newfolder.kept(folder)
+    media.check_output(request.output, size + size * percent // 100 - left)
+    if left:
+        console.say(f"  {newfolder.partial_of(folder)}: {left:,} bytes of an earlier run; checking")
+    openers = {
         bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
-        bundle.ENVIRONMENT_MEMBER: media.file_opener(serving.path),
         bundle.LOCK_MEMBER: media.bytes_opener(locked.dump()),
-        **{
-            bundle.MODEL_FOLDER + file.path: partial(stream, snapshot.files[file.path], file)
-            for file in snapshot.model.files
-        },
+        **parts.openers(locked, taken),
     }
+    if serving is not None:
+        openers[bundle.ENVIRONMENT_MEMBER] = media.file_opener(serving.path)
     media.check_new(folder, request.force)  # another run may have written it since
     with console.stage(f"write {folder.name}", size) as progress:
-        digest = media.write(folder, manifest, contents, progress, volume_size)
-    return Created(folder, manifest, digest, size, passed.notes)
+        digest = media.write(folder, manifest, openers, progress, volume_size, finish)
+    return Created(folder, manifest, digest, size, passed.notes, remarks)
 
 
-def _fetch(draft: Draft, locked: Lock, console: Console) -> Snapshot:
+def _fetch(draft: Draft, locked: Lock, console: Console) -> tuple[Taken, ...]:
     request, workshop = draft.request, draft.workshop
     packages = {*locked.conda, *locked.runtime_conda}
     fetcher = Fetcher(draft.sources, workshop.store, offline=request.offline)
-    missing = [package for package in packages if not workshop.store.has(package.sha256)]
+    missing = [
+        package
+        for package in packages
+        if not workshop.store.usable(package.sha256, conda.filename(package), package.size)
+    ]
     if missing:
         with (
             workshop.scratch("channel") as scratch,
@@ -131,9 +154,7 @@ def _fetch(draft: Draft, locked: Lock, console: Console) -> Snapshot:
             offline=request.offline,
             progress=progress,
         )
-    weights = sum(file.size for file in locked.model.files)
-    with console.stage(f"fetch the model {locked.model.name}", weights) as progress:
-        return draft.choice.model.fetch(locked.model, progress)
+    return parts.fetch(draft.choice.places, locked, console)
 
 
 def describe(
@@ -142,25 +163,24 @@ def describe(
     choice: Choice,
     locked: Lock,
     built: tuple[Wheel, ...],
-    snapshot: Snapshot,
-    serving: building.Packed,
+    taken: Sequence[Taken],
+    serving: building.Packed | None,
     runtime: building.Packed,
     passed: gates.Passed,
 ) -> Manifest:
     """The manifest of what is about to be written."""
     papers = locked.dump()
-    members = (
+    members = [
         Member(bundle.RUNTIME_MEMBER, bundle.RUNTIME, runtime.size, runtime.sha256),
-        Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, serving.size, serving.sha256),
         Member(bundle.LOCK_MEMBER, bundle.DOCUMENT, len(papers), bundle.digest_of(papers)),
-        *(
-            Member(check_path(bundle.MODEL_FOLDER + f.path), bundle.MODEL, f.size, f.sha256)
-            for f in snapshot.model.files
-        ),
-    )
-    stack = choice.stack
+        *parts.members_of(locked),
+    ]
+    if serving is not None:
+        packed = (serving.size, serving.sha256)
+        members.insert(1, Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, *packed))
+    stack, models = choice.stack, parts.measured(locked, taken)
     # On a GPU the weights pass through the page cache, which gives way.
-    weights = snapshot.checkpoint.weight_bytes if stack.cuda is None else 0
+    weights = max(one.weights for one in taken) if stack.cuda is None else 0
     return Manifest(
         schema=FORMAT_VERSION,
         name=name,
@@ -178,16 +198,16 @@ def describe(
             gpus=passed.gpus,
             driver=driver_needed(stack, locked.target.gpus),
         ),
-        model=ServedModel(
-            locked.model.name, locked.model.source, locked.model.revision, locked.model.licence
-        ),
+        model=models[0],
         thinking=request.thinking,
         lock_sha256=locked.digest(),
-        members=members,
-        environment=serving.entries,
+        members=tuple(members),
+        environment=serving.entries if serving is not None else (),
         runtime=runtime.entries,
         derived=tuple(w.derived for w in (*locked.wheels, *built) if w.derived is not None),
         unpublished=_unpublished(locked),
+        others=models[1:],
+        adapters=tuple(map(parts.served_adapter, locked.adapters)),
     )
 
 
@@ -200,14 +220,19 @@ def _unpublished(locked: Lock) -> tuple[str, ...]:
     ]
     if locked.channel == conda.HOST:
         lines.append("conda packages: made on the building machine from its own Python")
-    if any(file.digest_from == COMPUTED for file in locked.model.files):
-        lines.append(f"model {locked.model.name}: sha256 computed here, from a local folder")
-    return tuple(lines)
+    return (*lines, *parts.unpublished(locked))
 
 
 def bundle_name(locked: Lock) -> str:
-    """`MODEL+STACK+GPU`, as a name that every file system takes."""
-    text = "+".join((locked.model.name, locked.stack, *locked.target.gpus)).lower()
+    """`MODEL+STACK+GPU`, as a name that every file system takes.
+
+    Two models are both named, more are counted; a bundle without an environment says so.
+    """
+    models = [model.name for model in locked.models]
+    if len(models) > _NAMED:
+        models = [models[0], f"{len(models) - 1}-more"]
+    alone = () if locked.wheels else ("models-only",)
+    text = "+".join((*models, *alone, locked.stack, *locked.target.gpus)).lower()
     return re.sub(r"[^a-z0-9._+-]", "-", text)
 
 

@@ -44,6 +44,8 @@ def _head(lock: Lock) -> _Told:
         "flavour": (lock.flavour,),
         "channel": (lock.channel,),
         "model": (lock.model.source, lock.model.revision),
+        **{f"model {one.name}": (one.source, one.revision) for one in lock.others},
+        **{f"adapter {one.name}": (one.source, one.revision) for one in lock.adapters},
     }
 
 
@@ -52,4 +54,11 @@ def _versions(packages: Iterable[Any]) -> _Told:
 
 
 def _files(lock: Lock) -> _Told:
-    return {file.path: (file.sha256 or file.git_blob,) for file in lock.model.files}
+    """By path; of all but the default model below the part's name."""
+    return {
+        (file.path if part is lock.model else f"{part.name}/{file.path}"): (
+            file.sha256 or file.git_blob,
+        )
+        for part in lock.parts
+        for file in part.files
+    }

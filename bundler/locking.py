@@ -4,20 +4,21 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import attention, conda, hostchannel, whole
-from bundler.models import ModelSource, resolve
+from bundler import addition, attention, conda, fitting, hostchannel, parts, whole
+from bundler.models import ModelSource, selection
+from bundler.models.adapter import AdapterSource
 from bundler.request import Request
 from bundler.target import check_processor, describe
 from bundler.workshop import Workshop
 from manifests import choice as stack_choice
 from manifests import lock, stack
-from manifests.checkpoint import Rules
 from manifests.console import Console
 from manifests.errors import TargetError, UsageError, from_oserror
-from manifests.lock import CondaPackage, Lock, Target
+from manifests.lock import CondaPackage, Lock, Model, Target
 from manifests.stack import Stack
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
@@ -36,6 +37,23 @@ class Choice:
     stack: Stack
     model: ModelSource
     notes: tuple[str, ...] = ()  # what was assumed of the target, a sentence each
+    others: tuple[ModelSource, ...] = ()
+    adapters: tuple[AdapterSource, ...] = ()
+    base: Lock | None = None  # of the release that a bundle of models alone extends
+
+    @property
+    def places(self) -> parts.Places:
+        """Where models and adapters come from."""
+        return parts.Places(self.model, self.others, self.adapters)
+
+    def check_memory(self, models: Sequence[Model], workshop: Workshop) -> None:
+        """Refuse models that were looked at and can't fit the target's GPUs.
+
+        Raises TargetError.
+        """
+        pairs = zip(models, self.places.models, strict=True)
+        shapes = [(one, fitting.shape_of(one, place, workshop.store)) for one, place in pairs]
+        fitting.require(shapes, self.target, self.stack)
 
 
 def choose(request: Request, workshop: Workshop) -> Choice:
@@ -43,6 +61,13 @@ def choose(request: Request, workshop: Workshop) -> Choice:
 
     Raises UsageError or TargetError for a request that can't be fulfilled.
     """
+    addition.check(request)
+    if request.model_only:
+        base = addition.release_lock(request)
+        chosen = addition.stack_of(request, base)
+        return _chosen(
+            base.target, chosen, parts.find(request, chosen, workshop, base.target), base=base
+        )
     described = describe(request)
     asked = described.target
     chosen = (
@@ -79,14 +104,21 @@ def choose(request: Request, workshop: Workshop) -> Choice:
         )
     check_processor(described, chosen)
     attention.check(request, chosen, replace(asked, glibc=glibc, python=python), workshop)
-    source = resolve(
-        request.model,
-        workshop.store,
-        Rules(architectures=chosen.architectures),
-        endpoint=request.endpoint,
-        offline=request.offline,
+    places = parts.find(request, chosen, workshop, asked)
+    return _chosen(
+        replace(asked, glibc=glibc, python=python), chosen, places, notes=described.notes
     )
-    return Choice(replace(asked, glibc=glibc, python=python), chosen, source, described.notes)
+
+
+def _chosen(
+    target: Target,
+    chosen: Stack,
+    places: parts.Places,
+    notes: tuple[str, ...] = (),
+    base: Lock | None = None,
+) -> Choice:
+    model, others, adapters = places.model, places.others, places.adapters
+    return Choice(target, chosen, model, notes, others, adapters, base)
 
 
 def make_lock(
@@ -97,8 +129,10 @@ def make_lock(
     console: Console,
     older: Lock | None = None,
     upgrades: tuple[str, ...] = (),
+    *,
+    must_fit: bool = True,
 ) -> Lock:
-    """Solve, resolve, and pin the model.
+    """Solve, resolve, and pin the models; with `must_fit` only those that the target can hold.
 
     With an `older` lock only the wheels that `upgrades` names (requirements) change, and what they
     require; conda packages, flavour and all other wheels stay.
@@ -108,8 +142,13 @@ def make_lock(
     created = epoch()
     notes: list[str] = []
     # The model first: it is where most mistakes are, and the quickest to look at.
-    with console.stage("look at the model", choice.model.reads()) as progress:
-        model = choice.model.lock(progress)
+    pinned = parts.pin(choice.places, console)
+    notes += pinned.notes
+    if must_fit:
+        choice.check_memory((pinned.model, *pinned.others), workshop)
+    if choice.base is not None:
+        _tell(notes, console)
+        return addition.lock_of(choice.base, pinned, created)
     target, chosen = choice.target, choice.stack
     python = f"python {target.python}.*"
     with workshop.scratch("lock") as scratch:
@@ -161,8 +200,7 @@ def make_lock(
             workshop=workshop,
             scratch=_made(scratch / "flash-attn"),
         )
-    for note in dict.fromkeys(notes):
-        console.say(f"note: {note}")
+    _tell(notes, console)
     return Lock(
         schema=lock.SCHEMA,
         created=created,
@@ -174,9 +212,16 @@ def make_lock(
         runtime_conda=runtime,
         wheels=(*wheels, *brought),
         runtime_wheels=runtime_wheels,
-        model=model,
+        model=pinned.model,
         builds=builds,
+        others=pinned.others,
+        adapters=pinned.adapters,
     )
+
+
+def _tell(notes: list[str], console: Console) -> None:
+    for note in dict.fromkeys(notes):
+        console.say(f"note: {note}")
 
 
 def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
@@ -209,10 +254,18 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
             f"{path}: holds no flash-attn, and the request asks for it",
             mend="make another lock with `bundle lock --with-flash-attn` or --flash-attn-wheel",
         )
-    if not choice.model.has(found.model):
+    if not parts.agrees(choice.places, found):
+        made = ", ".join(part.source for part in found.parts)
+        given = ", ".join((request.model, *request.others, *request.lora))
         raise UsageError(
-            f"{path}: was made for --model {found.model.source}, asked for is {request.model}",
+            f"{path}: was made for --model {made}, asked for is {given}",
             mend="name that model, or make another lock with `bundle lock`",
+        )
+    names = [file.path for file in found.model.files]
+    if difference := selection.differs(names, request.include, request.exclude):
+        raise UsageError(
+            f"{path}: {difference}",
+            mend="leave that flag away, or make another lock with `bundle lock` and the flag",
         )
     return found
 

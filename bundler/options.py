@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bundler import conda
-from bundler.request import SETTINGS_FILE, Request, cache_folder, file_settings
+from bundler.request import SETTINGS_FILE, Kinds, Request, cache_folder, file_settings
 from bundler.workshop import Workshop
 from manifests import exitcodes
 from manifests.console import Console
@@ -23,18 +23,21 @@ Examples:
   bundle plan --gpu a10 --driver 535.104 --model Qwen3.5-9B --html plan.html
   bundle create --gpu a10 --driver 535.104 --model Qwen3.5-9B --output /media/usb
   bundle create --target report.txt --model ./my-model --volume-size bd
+  bundle create --target report.txt --model ./a --model ./b --lora ./style
+  bundle create --model-only --model ./c --for /media/usb/NAME
   bundle create --gpu cpu --model ./my-model --channel host --dry-run
   bundle create --gpu cpu --model ./my-model --offline      (after a first run)
   bundle audit /media/usb/NAME
 
 {EXIT_CODES}"""
 #: What bundle.toml may set.
-_FILE_KEYS = {
+_FILE_KEYS: dict[str, Kinds] = {
     "target": str,
     "gpu": str,
     "driver": str,
     "os_release": str,
-    "model": str,
+    "model": (str, list),
+    "lora": list,
     "output": str,
     "channel": str,
     "stack": str,
@@ -45,6 +48,10 @@ _FILE_KEYS = {
     "index_url": str,
     "find_links": list,
     "endpoint": str,
+    "include": list,
+    "exclude": list,
+    "allow_pickle": bool,
+    "allow_remote_code": bool,
     "lock": str,
     "with_flash_attn": bool,
     "flash_attn_wheel": str,
@@ -59,6 +66,9 @@ class Settings(click.Command):
         settings = file_settings(Path(SETTINGS_FILE), _FILE_KEYS)
         if "thinking" in settings:
             settings["thinking"] = "on" if settings["thinking"] else "off"
+        if "model" in settings:
+            model = settings.pop("model")
+            settings["models"] = [model] if isinstance(model, str) else model
         kwargs.setdefault("default_map", {}).update(settings)
         return super().make_context(*args, **kwargs)
 
@@ -71,6 +81,27 @@ TARGET_OPTIONS = (
     click.option("--glibc", default="", help="glibc of the target, 2.31."),
     click.option("--python", default="", help="Python of the target, 3.11."),
     click.option("--os-release", type=Path, help="The target's /etc/os-release; names its glibc."),
+)
+
+
+#: Which of a model's files are taken.
+MODEL_FILES = (
+    click.option(
+        "--include",
+        multiple=True,
+        metavar="GLOB",
+        help="Take these files of the first model too; may be repeated.",
+    ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="GLOB",
+        help="Leave these files of the model out; may be repeated.",
+    ),
+    click.option(
+        "--allow-pickle", is_flag=True, help="Take weights that can run code when loaded."
+    ),
+    click.option("--allow-remote-code", is_flag=True, help="Take code that comes with the model."),
 )
 
 
@@ -97,7 +128,20 @@ def request(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that describe a bundle, as a Request, and the cache as a Workshop."""
     options = [
         *TARGET_OPTIONS,
-        click.option("--model", required=True, help="A folder, ORG/NAME[@REVISION] or Qwen3.5-…"),
+        click.option(
+            "--model",
+            "models",
+            required=True,
+            multiple=True,
+            help="A folder, ORG/NAME[@REVISION] or Qwen3.5-…; may be repeated: the first one is "
+            "served unless another is chosen.",
+        ),
+        click.option(
+            "--lora",
+            multiple=True,
+            metavar="PLACE[=NAME]",
+            help="A LoRA adapter for the first model: a folder or ORG/NAME; may be repeated.",
+        ),
         click.option(
             "--channel",
             default=conda.CONDA_FORGE,
@@ -116,15 +160,17 @@ def request(function: Callable[..., Any]) -> Callable[..., Any]:
             "--find-links", multiple=True, help="Folder or page with wheels; may be repeated."
         ),
         click.option("--endpoint", help="The Hub's address; HF_ENDPOINT otherwise."),
+        *MODEL_FILES,
         click.option("--offline", is_flag=True, help="Use what an earlier run has fetched."),
         click.option("--cache", help="Cache folder; $XDG_CACHE_HOME/vllm-bundle otherwise."),
     ]
 
     @functools.wraps(function)
-    def wrapped(*args: Any, cache: str | None, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, cache: str | None, models: tuple[str, ...], **kwargs: Any) -> Any:
         names = {field.name for field in dataclasses.fields(Request)}
         values = {key: kwargs.pop(key) for key in list(kwargs) if key in names}
-        request = Request(**{"output": Path(), **values})
+        first, *others = models
+        request = Request(model=first, others=tuple(others), **{"output": Path(), **values})
         workshop = Workshop(Path(cache).absolute() if cache else cache_folder())
         return function(*args, request=request, workshop=workshop, **kwargs)
 

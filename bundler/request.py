@@ -14,6 +14,8 @@ from manifests.errors import UsageError
 SETTINGS_FILE = "bundle.toml"
 _VERSION = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _KINDS = {str: "a text in quotes", bool: "true or false", list: "a list of texts in quotes"}
+#: A setting takes values of one kind, or of one of several.
+Kinds = type | tuple[type, ...]
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,19 @@ class Request:
     os_release: Path | None = None
     with_flash_attn: bool = False
     flash_attn_wheel: Path | None = None
+    others: tuple[str, ...] = ()  # further models
+    lora: tuple[str, ...] = ()  # PLACE[=NAME] of adapters for the first model
+    model_only: bool = False
+    extends: Path | None = None  # bundle or lock of the release that a bundle of models extends
     name: str = ""
     thinking: bool = True
     index_url: str | None = None
     find_links: tuple[str, ...] = ()
     endpoint: str | None = None
+    include: tuple[str, ...] = ()  # patterns of the model's files
+    exclude: tuple[str, ...] = ()
+    allow_pickle: bool = False
+    allow_remote_code: bool = False
     lock: Path | None = None
     offline: bool = False
     force: bool = False
@@ -51,7 +61,7 @@ def check_version(option: str, text: str, example: str) -> None:
         raise UsageError(f"{option} {text}: not a version", mend=f"for example {option} {example}")
 
 
-def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
+def file_settings(path: Path, known: Mapping[str, Kinds]) -> dict[str, Any]:
     """The settings in a file; keys are the long flags with underscores.
 
     Raises UsageError for a file that is not TOML, an unknown key (naming the nearest) or a value
@@ -75,8 +85,10 @@ def file_settings(path: Path, known: Mapping[str, type]) -> dict[str, Any]:
     return data
 
 
-def _wrong_kind(path: Path, key: str, value: object, kind: type) -> UsageError:
-    return UsageError(f"{path}: {key} is {value!r}", mend=f"give {key} {_KINDS[kind]}")
+def _wrong_kind(path: Path, key: str, value: object, kind: Kinds) -> UsageError:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    wanted = " or ".join(_KINDS[one] for one in kinds)
+    return UsageError(f"{path}: {key} is {value!r}", mend=f"give {key} {wanted}")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

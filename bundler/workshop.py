@@ -3,6 +3,7 @@
 ```
 objects/    the content-addressed store        packed/KEY/   packed environments, by what is in them
 repodata/   channels' indexes                  work/NAME/    scratch of a running step, then gone
+agreement/  what servers said of models
 ```
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.errors import UsageError, from_oserror
-from wheelhouse.store import Store
+from wheelhouse.store import Refetch, Store, Tell, no_way, tell_nobody
 
 #: Seconds between attempts to remove a folder.
 _WAITS = (0.05, 0.2, 1.0, 3.0)
@@ -26,11 +27,13 @@ class Workshop:
     """Everything that `bundle` keeps between runs."""
 
     root: Path
+    tell: Tell = tell_nobody  # hears of what went bad
+    refetch: Refetch = no_way  # has an object in the store again
 
     @property
     def store(self) -> Store:
         """What was fetched, by sha256."""
-        return Store(self.root / "objects")
+        return Store(self.root / "objects", self.tell, self.refetch)
 
     @property
     def repodata(self) -> Path:
@@ -41,6 +44,11 @@ class Workshop:
     def packed(self) -> Path:
         """Packed environments."""
         return self.root / "packed"
+
+    @property
+    def agreement(self) -> Path:
+        """What the tokenizer libraries of environments said of models."""
+        return self.root / "agreement"
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:

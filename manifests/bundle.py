@@ -3,34 +3,30 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from manifests import FORMAT_VERSION, archive, canonical, tree
+from manifests import FORMAT_VERSION, archive, canonical, members, tree
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, UsageError
 from manifests.lock import Derived, Target
+from manifests.members import ADAPTER as ADAPTER
+from manifests.members import DOCUMENT as DOCUMENT
+from manifests.members import ENVIRONMENT as ENVIRONMENT
+from manifests.members import ENVIRONMENT_MEMBER as ENVIRONMENT_MEMBER
+from manifests.members import LOCK_MEMBER as LOCK_MEMBER
+from manifests.members import MODEL as MODEL
+from manifests.members import MODEL_FOLDER as MODEL_FOLDER
+from manifests.members import RUNTIME as RUNTIME
+from manifests.members import RUNTIME_MEMBER as RUNTIME_MEMBER
+from manifests.members import Member as Member
+from manifests.members import Part as Part
+from manifests.members import ServedAdapter as ServedAdapter
+from manifests.members import ServedModel as ServedModel
+from manifests.members import with_folders as with_folders
 from manifests.names import DIGEST, MEDIA_NAME, check_path
 from manifests.records import from_data, to_data
 from manifests.stack import Server
 
-RUNTIME, ENVIRONMENT, MODEL, DOCUMENT = "runtime", "environment", "model", "document"
-#: Names inside the archive. The order of members is the order of this table.
-RUNTIME_MEMBER = "runtime.tar.gz"
-ENVIRONMENT_MEMBER = "env.tar.zst"
-LOCK_MEMBER = "bundle.lock"
-MODEL_FOLDER = "model/"
-#: Names in a release's folder that no document may have; see manifests.placement.
-_TAKEN = frozenset({"env", "runtime", archive.MANIFEST_NAME})
 #: The end of the year 9999, where calendars of programs end.
 _LAST_SECOND = 253_402_300_799
-
-
-@dataclass(frozen=True)
-class Member:
-    """One member of the archive, in order."""
-
-    path: str
-    role: str
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -45,19 +41,11 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class ServedModel:
-    """The model in the bundle."""
-
-    name: str
-    source: str
-    revision: str
-    licence: str = ""
-
-
-@dataclass(frozen=True)
 class Manifest:
     """What a bundle is and holds.
 
+    `model` is the one that is served unless another is chosen. A bundle without an environment
+    holds models alone, for an installation that has a release of the same stack and flavour.
     `sequence` grows with every lock, so that an older bundle can be told from a newer one;
     `derived` says which artefacts are not as their publisher made them, and
     `unpublished` which digests no publisher vouches for.
@@ -81,6 +69,8 @@ class Manifest:
     runtime: tuple[tree.Entry, ...]
     derived: tuple[Derived, ...] = ()
     unpublished: tuple[str, ...] = ()
+    others: tuple[ServedModel, ...] = ()
+    adapters: tuple[ServedAdapter, ...] = ()
 
     def dump(self) -> bytes:
         """The canonical bytes of the manifest."""
@@ -95,9 +85,42 @@ class Manifest:
         sizes = [(member.path, member.size) for member in self.members]
         return archive.total_length([(archive.MANIFEST_NAME, manifest_size), *sizes])
 
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """The models, the default one first."""
+        return (self.model, *self.others)
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """Files of its models that can run code where they are loaded, a sentence each."""
+        return tuple(f"{one.name}: {risk.text()}" for one in self.models for risk in one.risks)
+
+    @property
+    def model_only(self) -> bool:
+        """Whether it adds models to an installation and can serve nothing by itself."""
+        return not any(self.of_role(ENVIRONMENT))
+
+    def parts(self) -> tuple[Part, ...]:
+        """The models and adapters, each a folder of its own."""
+        return members.parts_of(self.model, self.others, self.adapters)
+
+    def part_entries(self, part: Part) -> tuple[tree.Entry, ...]:
+        """The files of a model or an adapter as a tree below its folder."""
+        return members.entries_of(part, self.members)
+
+    def place(self, member: Member, release: str) -> tuple[str, str]:
+        """Where a member goes: the folder below the prefix, and the path below that folder.
+
+        The archives of environment and runtime are no files there, but trees beside them.
+        """
+        part = members.part_of(member.path, self.parts())
+        if part is None:
+            return f"releases/{release}", member.path
+        return part.folder, member.path.removeprefix(part.start)
+
     def model_folder(self) -> str:
-        """Where the model lies below an installation's prefix; shared by releases."""
-        return f"models/{self.model.name}@{self.model.revision[:12]}"
+        """Where the default model lies below an installation's prefix; shared by releases."""
+        return members.folder_of(self.model)
 
 
 def release_id(name: str, digest: str) -> str:
@@ -131,11 +154,8 @@ def _check(manifest: Manifest) -> None:
         raise IntegrityError(f"{where}: schema {manifest.schema}")
     if not 0 <= manifest.created <= _LAST_SECOND:
         raise IntegrityError(f"{where}: created at a time that no calendar has")
-    for what, name in (("name", manifest.name), ("model name", manifest.model.name)):
-        if not MEDIA_NAME.fullmatch(name):
-            raise IntegrityError(f"{where}: the {what} {name!r} is not a plain name")
-    if not MEDIA_NAME.fullmatch(manifest.model.revision):
-        raise IntegrityError(f"{where}: the revision {manifest.model.revision!r} is odd")
+    if not MEDIA_NAME.fullmatch(manifest.name):
+        raise IntegrityError(f"{where}: the name {manifest.name!r} is not a plain name")
     seen: set[str] = set()
     for member in manifest.members:
         check_path(member.path)
@@ -144,9 +164,12 @@ def _check(manifest: Manifest) -> None:
         seen.add(member.path.casefold())
         if not 0 <= member.size <= tree.LARGEST or not DIGEST.fullmatch(member.sha256):
             raise IntegrityError(f"{where}: the member {member.path} has no size or digest")
-        if member.role != _role_of(member.path):
+        if member.role != members.role_of(member.path):
             raise IntegrityError(f"{where}: the member {member.path} has role {member.role!r}")
-    for member_path in (RUNTIME_MEMBER, ENVIRONMENT_MEMBER, LOCK_MEMBER):
+    needed = [RUNTIME_MEMBER, LOCK_MEMBER]
+    if manifest.environment:
+        needed.append(ENVIRONMENT_MEMBER)
+    for member_path in needed:
         if member_path not in seen:
             raise IntegrityError(f"{where}: the member {member_path} is missing")
     for what, entries in (("env", manifest.environment), ("runtime", manifest.runtime)):
@@ -154,7 +177,9 @@ def _check(manifest: Manifest) -> None:
         for entry in entries:
             if entry.kind == tree.FILE and not DIGEST.fullmatch(entry.sha256):
                 raise IntegrityError(f"{where}: {what}: {entry.path} has no digest")
-    tree.check(model_entries(manifest), f"{where}: model")
+    members.check_parts(manifest.parts(), manifest.members, where)
+    for part in manifest.parts():
+        tree.check(manifest.part_entries(part), f"{where}: {part.start.rstrip('/')}")
     _check_documents([member.path for member in manifest.of_role(DOCUMENT)], where)
 
 
@@ -162,37 +187,13 @@ def _check_documents(paths: Sequence[str], where: str) -> None:
     """Documents lie beside what is unpacked, never in it or in the place of the manifest."""
     tree.check(with_folders(tree.Entry(path) for path in paths), where)
     for path in paths:
-        if path.partition("/")[0].casefold() in _TAKEN:
+        if path.partition("/")[0].casefold() in members.TAKEN:
             raise IntegrityError(f"{where}: {path} would lie where something else is unpacked")
 
 
-def _role_of(path: str) -> str:
-    if path.startswith(MODEL_FOLDER):
-        return MODEL
-    return {RUNTIME_MEMBER: RUNTIME, ENVIRONMENT_MEMBER: ENVIRONMENT}.get(path, DOCUMENT)
-
-
-def _model_entry(member: Member) -> tree.Entry:
-    return tree.Entry(
-        member.path.removeprefix(MODEL_FOLDER), size=member.size, sha256=member.sha256
-    )
-
-
 def model_entries(manifest: Manifest) -> tuple[tree.Entry, ...]:
-    """The model's files as a tree below its folder, with the folders in between."""
-    return with_folders(_model_entry(member) for member in manifest.of_role(MODEL))
-
-
-def with_folders(entries: Iterator[tree.Entry]) -> tuple[tree.Entry, ...]:
-    """Entries with every parent folder listed before what it holds."""
-    result: dict[str, tree.Entry] = {}
-    for entry in entries:
-        parts = entry.path.split("/")
-        for depth in range(1, len(parts)):
-            folder = "/".join(parts[:depth])
-            result.setdefault(folder, tree.Entry(folder, tree.FOLDER))
-        result[entry.path] = entry
-    return tuple(result.values())
+    """The default model's files as a tree below its folder, with the folders in between."""
+    return manifest.part_entries(manifest.parts()[0])
 
 
 def digest_of(data: bytes) -> str:

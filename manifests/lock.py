@@ -6,8 +6,9 @@ from pathlib import Path
 from manifests import canonical
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, UsageError
-from manifests.names import DIGEST, check_path
+from manifests.names import DIGEST, MEDIA_NAME, check_path
 from manifests.records import from_data, to_data
+from manifests.risks import Risk
 
 #: Where a digest comes from. A digest of kind COMPUTED protects the way from here on, and no more.
 PUBLISHED, COMPUTED = "published", "computed here"
@@ -89,6 +90,20 @@ class Model:
     revision: str  # commit id; for a folder the digest of its listing
     files: tuple[ModelFile, ...]
     licence: str = ""
+    risks: tuple[Risk, ...] = ()  # that were allowed, so that whoever follows the lock sees them
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter at one commit; as a `Model`, and what its server has to know of it."""
+
+    name: str  # what requests call it
+    source: str
+    revision: str
+    base: str  # name of the model that it changes
+    rank: int  # the largest of its modules' ranks
+    files: tuple[ModelFile, ...]
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Lock:
-    """The pinned content of one bundle."""
+    """The pinned content of one bundle. `model` is the one that is served by default."""
 
     schema: int
     created: int  # seconds since the epoch; the time of every byte in the bundle
@@ -143,6 +158,23 @@ class Lock:
     runtime_wheels: tuple[Wheel, ...]
     model: Model
     builds: tuple[Build, ...] = ()
+    others: tuple[Model, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The models, the default one first."""
+        return (self.model, *self.others)
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """Files of its models that can run code where they are loaded, a sentence each."""
+        return tuple(f"{one.name}: {risk.text()}" for one in self.models for risk in one.risks)
+
+    @property
+    def parts(self) -> tuple[Model | Adapter, ...]:
+        """The models and adapters, in the order in which a bundle holds them."""
+        return (*self.models, *self.adapters)
 
     def dump(self) -> bytes:
         """The canonical bytes of the lock."""
@@ -207,7 +239,14 @@ def _check(lock: Lock) -> None:
     pinned = [package.sha256 for package in (*lock.conda, *lock.runtime_conda)]
     pinned += [wheel.sha256 for wheel in wheels]
     pinned += [wheel.derived.sha256 for wheel in wheels if wheel.derived is not None]
-    pinned += [file.sha256 for file in lock.model.files if check_path(file.path) and file.sha256]
+    files = [file for part in lock.parts for file in part.files]
+    pinned += [file.sha256 for file in files if check_path(file.path) and file.sha256]
+    added = [one.name for one in lock.others] + [one.name for one in lock.adapters]
+    for name in added:
+        if not MEDIA_NAME.fullmatch(name):
+            raise IntegrityError(f"{name!r} is not the name of a model")
+    if len({part.name.casefold() for part in lock.parts}) != len(lock.parts):
+        raise IntegrityError("two models or adapters have one name")
     patches = [patch for build in lock.builds for patch in build.patches]
     pinned += [patch.sha256 for patch in patches if check_path(patch.path)]
     pinned += [build.sha256 for build in lock.builds]

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,16 +108,26 @@ def _check_way(path: str, target: str, folders: Collection[str], where: str) -> 
             here.append(part)
 
 
-def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _refuse(_path: str, error: OSError) -> None:
+    raise error
+
+
+def walk(
+    root: Path, unreadable: Callable[[str, OSError], None] = _refuse
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Everything below a root as (relative path, entry), sorted, links not followed.
 
-    Raises OSError where a folder can't be read.
+    `unreadable` hears of each folder that can't be read; without it OSError is raised.
     """
     stack = [""]
     while stack:
         base = stack.pop()
-        with os.scandir(root / base) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        try:
+            with os.scandir(root / base) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            unreadable(base, error)
+            continue
         for entry in entries:
             path = f"{base}/{entry.name}" if base else entry.name
             yield path, entry

@@ -9,6 +9,7 @@ from manifests import audit
 from manifests.console import Console
 from manifests.errors import from_oserror
 from manifests.exitcodes import ExitCode
+from manifests.parity import advice
 
 
 @click.command(name="audit", epilog=EPILOG)
@@ -29,4 +30,6 @@ def command(path: Path, volumes_in: tuple[Path, ...], console: Console) -> int:
     except OSError as error:
         raise from_oserror(error, "auditing") from None
     console.result(report.as_record(), report.text())
+    if not report.intact and advice.restorable(path):
+        console.say(f"mend: bundle restore {path} --to FOLDER")
     return ExitCode.OK if report.intact else ExitCode.INTEGRITY

@@ -1,5 +1,6 @@
 """`bundle create`: make a bundle."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ from bundler import create as creating
 from bundler import signing
 from bundler.commands.passphrase import of_key
 from bundler.options import EPILOG, Settings, request, voice, written
+from bundler.parity import parse_percent
 from bundler.plan import plan, render, without_download
 from bundler.request import Request
 from bundler.workshop import Workshop
@@ -19,6 +21,22 @@ from manifests.volumes import parse_size
 @click.command(name="create", cls=Settings, epilog=EPILOG)
 @request
 @written
+@click.option(
+    "--model-only", is_flag=True, help="Models alone, for an installation that has the release."
+)
+@click.option(
+    "--for",
+    "extends",
+    type=Path,
+    metavar="BUNDLE_OR_LOCK",
+    help="With --model-only: the installed bundle, or its bundle.lock.",
+)
+@click.option(
+    "--parity",
+    default="",
+    metavar="PERCENT",
+    help="Add what mends a scratched medium, 5% for one (see `bundle parity`).",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
 @click.option(
@@ -32,12 +50,14 @@ def command(
     console: Console,
     dry_run: bool,
     volume_size: str,
+    parity: str,
     sign_key: Path | None,
     passphrase_file: Path | None,
 ) -> None:
     """Make a bundle: lock, fetch, build, pack, write."""
     most = parse_size(volume_size) if volume_size else 0
-    draft = creating.draft(request, workshop)
+    percent = parse_percent(parity) if parity else 0
+    draft = creating.draft(request, replace(workshop, tell=console.say))
     if dry_run:
         answer = plan(draft, without_download(draft, console), volume_size=most, ask=False)
         console.result(answer.as_record(), render(answer))
@@ -49,7 +69,7 @@ def command(
     if sign_key is not None:
         signer = signing.load_signer(sign_key, of_key(sign_key, passphrase_file))
     locked = creating.lock(draft, console)
-    made = creating.create(draft, locked, console, most)
+    made = creating.create(draft, locked, console, most, percent)
     signed_by = signing.sign(made.folder, signer).fingerprint if signer is not None else ""
     record = {
         "bundle": str(made.folder),
@@ -58,14 +78,16 @@ def command(
         "flavour": made.manifest.flavour,
         "signed_by": signed_by,
         "unpublished": list(made.manifest.unpublished),
-        "notes": [*draft.choice.notes, *draft.sources.ignored, *made.notes],
+        "risks": list(made.manifest.risks),
+        "notes": [*draft.choice.notes, *draft.sources.ignored, *made.remarks, *made.notes],
     }
-    for sentence in (*draft.choice.notes, *draft.sources.ignored):
+    for sentence in (*draft.choice.notes, *draft.sources.ignored, *made.remarks):
         console.say(f"note: {sentence}")
     if made.notes:
         seen = f"bundle kernels {made.folder}, bundle elf {made.folder}"
         console.say(f"note: {len(made.notes)} remarks about single libraries (see: {seen})")
-    notes = [f"note: {note}" for note in made.manifest.unpublished]
+    risks = [f"can run code: {risk}" for risk in made.manifest.risks]
+    notes = [f"note: {note}" for note in (*made.manifest.unpublished, *risks)]
     lines = [
         *notes,
         f"{made.folder}: {size(made.size)}, {made.manifest.stack} ({made.manifest.flavour})",

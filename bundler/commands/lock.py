@@ -66,9 +66,14 @@ def command(
         "wheels": len(made.wheels),
         "requirements": [str(file) for file in files],
         "changes": list(changes),
+        "risks": list(made.risks),
     }
-    text = f"{target}: {len(made.conda)} conda packages, {len(made.wheels)} wheels, 1 model"
-    console.result(record, "\n".join([*changes, text]))
+    counts = {"model": len(made.models), "adapter": len(made.adapters)}
+    told = [f"{n} {what}{'s' if n > 1 else ''}" for what, n in counts.items() if n]
+    amount = f"{len(made.conda)} conda packages, {len(made.wheels)} wheels"
+    text = f"{target}: {', '.join((amount, *told))}"
+    risks = [f"note: can run code: {risk}" for risk in made.risks]
+    console.result(record, "\n".join([*changes, *risks, text]))
 
 
 def _make(draft: Draft, console: Console, older: Lock | None, packages: tuple[str, ...]) -> Lock:

@@ -29,7 +29,7 @@ def command(
     """
     most = parse_size(volume_size) if volume_size else 0
     draft = creating.draft(request, workshop)
-    locked = creating.lock(draft, console)
+    locked = creating.lock(draft, console, must_fit=False)  # the plan says what doesn't
     how = f"from {request.lock}" if request.lock is not None else "resolved for this target"
     with console.stage("look at the licences") as progress:
         made = plan(draft, from_lock(locked, how), volume_size=most, progress=progress)

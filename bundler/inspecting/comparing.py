@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bundler import parts
 from bundler.inspecting.inspection import Package, packages_of, utc
 from bundler.inspecting.subject import Subject
 from manifests import bundle
@@ -150,20 +151,20 @@ def _of_manifest(manifest: Manifest) -> dict[str, _Things]:
         STACK: _settings({"stack": manifest.stack, "flavour": manifest.flavour}),
         SERVER: server | _settings({"thinking": "on" if manifest.thinking else "off"}),
         NEEDS: _settings(dataclasses.asdict(manifest.needs)),
-        MODEL: _settings(dataclasses.asdict(manifest.model)),
+        MODEL: _parts(part.item for part in manifest.parts()),
         MODEL_FILE: {
             member.path.removeprefix(bundle.MODEL_FOLDER): Thing(
                 "", member.size, {"sha256": member.sha256}
             )
-            for member in manifest.of_role(bundle.MODEL)
+            for member in manifest.members
+            if member.role in (bundle.MODEL, bundle.ADAPTER)
         },
         MEMBER: {m.path: Thing("", m.size, {"sha256": m.sha256}) for m in members},
     }
 
 
 def _of_lock(locked: Lock) -> dict[str, _Things]:
-    packages, model = packages_of(locked), locked.model
-    described = {key: getattr(model, key) for key in ("name", "source", "revision", "licence")}
+    packages = packages_of(locked)
     return {
         TARGET: _settings(dataclasses.asdict(locked.target)),
         STACK: _settings({"stack": locked.stack, "flavour": locked.flavour}),
@@ -178,12 +179,26 @@ def _of_lock(locked: Lock) -> dict[str, _Things]:
         },
         RUNTIME_WHEEL: _packages(packages.runtime_wheels),
         RUNTIME_CONDA: _packages(packages.runtime_conda),
-        MODEL: _settings(described),
+        MODEL: _parts(locked.parts),
         MODEL_FILE: {
-            file.path: Thing("", file.size, _known(sha256=file.sha256, git_blob=file.git_blob))
-            for file in model.files
+            (part.start + file.path).removeprefix(bundle.MODEL_FOLDER): Thing(
+                "", file.size, _known(sha256=file.sha256, git_blob=file.git_blob)
+            )
+            for part, item in zip(parts.of_lock(locked), locked.parts, strict=True)
+            for file in item.files
         },
     }
+
+
+def _parts(items: Iterable[Any]) -> _Things:
+    """What is said of models and adapters; of all but the default model by `NAME.KEY`."""
+    default, *further = items
+    keys = ("name", "source", "revision", "licence", "base", "rank")
+    found = _settings({key: getattr(default, key) for key in keys if hasattr(default, key)})
+    for one in further:
+        told = {key: getattr(one, key) for key in keys[1:] if hasattr(one, key)}
+        found |= _settings({one.name: told})
+    return found
 
 
 def _packages(packages: Iterable[Package]) -> _Things:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from bundler.inspecting.subject import File, Subject
 from manifests import bundle, tree
-from manifests.bundle import Manifest, Member, Needs
+from manifests.bundle import Manifest, Member, Needs, Part, ServedAdapter
 from manifests.lock import Build, CondaPackage, Derived, Lock, Target, Wheel
 from manifests.stack import Server
 
@@ -52,6 +52,20 @@ class Model:
     source: str
     revision: str
     licence: str  # as its source states it; empty: nothing stated
+    size: int  # bytes
+    files: tuple[ModelFile, ...]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter."""
+
+    name: str
+    source: str
+    revision: str
+    base: str  # name of the model that it changes
+    rank: int
+    licence: str
     size: int  # bytes
     files: tuple[ModelFile, ...]
 
@@ -131,7 +145,9 @@ class Inspection:
     flavour: str
     server: Server
     thinking: bool
-    model: Model
+    model: Model  # the one that is served unless another is chosen
+    others: tuple[Model, ...]
+    adapters: tuple[Adapter, ...]
     members: tuple[Member, ...]
     unpacked: dict[str, Unpacked]  # by member
     packages: Packages | None  # None: the lock could not be read, see `notes`
@@ -140,6 +156,7 @@ class Inspection:
     size: int  # bytes of the archive
     files: tuple[File, ...]  # of the archive on the media
     signatures: tuple[str, ...]  # files beside SHA256SUMS; not checked here
+    parity: tuple[str, ...]  # files that mend a damaged medium; not checked here
     checked: tuple[str, ...]  # what was compared with a digest for this look
     unchecked: str
     notes: tuple[str, ...]
@@ -153,6 +170,7 @@ def inspect(subject: Subject, licences: Mapping[str, str] | None = None) -> Insp
     """The record of a bundle; `licences` by normalised name, where the environment was read."""
     manifest = subject.manifest
     assert manifest is not None, "a lock is compared, not inspected"
+    models = _models(manifest)
     checked = ["install.sh"] if subject.files else []
     checked += ["bundle.json", *([bundle.LOCK_MEMBER] if subject.raw_lock else [])]
     return Inspection(
@@ -166,7 +184,9 @@ def inspect(subject: Subject, licences: Mapping[str, str] | None = None) -> Insp
         flavour=manifest.flavour,
         server=manifest.server,
         thinking=manifest.thinking,
-        model=_model(manifest),
+        model=models[0],
+        others=models[1:],
+        adapters=_adapters(manifest),
         members=manifest.members,
         unpacked={
             bundle.RUNTIME_MEMBER: _unpacked(manifest.runtime),
@@ -178,9 +198,10 @@ def inspect(subject: Subject, licences: Mapping[str, str] | None = None) -> Insp
         size=manifest.archive_length(len(subject.raw_manifest)),
         files=subject.files,
         signatures=subject.signatures,
+        parity=subject.parity,
         checked=tuple(checked),
         unchecked=UNCHECKED,
-        notes=subject.notes,
+        notes=(*subject.notes, *(f"can run code: {risk}" for risk in manifest.risks)),
     )
 
 
@@ -245,14 +266,32 @@ def utc(seconds: int) -> str:
         return str(seconds)
 
 
-def _model(manifest: Manifest) -> Model:
-    model = manifest.model
-    files = tuple(
-        ModelFile(member.path.removeprefix(bundle.MODEL_FOLDER), member.size, member.sha256)
-        for member in manifest.of_role(bundle.MODEL)
+def _models(manifest: Manifest) -> tuple[Model, ...]:
+    """The models, the default one first."""
+    found = []
+    for part, model in zip(manifest.parts(), manifest.models, strict=False):  # adapters follow
+        files = _files(manifest, part)
+        size = sum(file.size for file in files)
+        found.append(Model(model.name, model.source, model.revision, model.licence, size, files))
+    return tuple(found)
+
+
+def _adapters(manifest: Manifest) -> tuple[Adapter, ...]:
+    found = []
+    for part in manifest.parts():
+        if isinstance(one := part.item, ServedAdapter):
+            files = _files(manifest, part)
+            named = (one.name, one.source, one.revision, one.base, one.rank, one.licence)
+            found.append(Adapter(*named, sum(file.size for file in files), files))
+    return tuple(found)
+
+
+def _files(manifest: Manifest, part: Part) -> tuple[ModelFile, ...]:
+    return tuple(
+        ModelFile(entry.path, entry.size, entry.sha256)
+        for entry in manifest.part_entries(part)
+        if entry.kind == tree.FILE
     )
-    size = sum(file.size for file in files)
-    return Model(model.name, model.source, model.revision, model.licence, size, files)
 
 
 def _unpacked(entries: Sequence[tree.Entry]) -> Unpacked:

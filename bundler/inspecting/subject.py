@@ -17,6 +17,7 @@ from manifests.bundle import LOCK_MEMBER, Manifest
 from manifests.errors import Damage, IntegrityError, SourceError, UsageError, from_oserror
 from manifests.lock import Lock
 from manifests.medium import ArchiveStream
+from manifests.parity.names import is_spare
 from manifests.reader import BundleReader
 
 MEDIA, RELEASE, LOCK = "media", "release", "lock"
@@ -46,6 +47,7 @@ class Subject:
     signatures: tuple[str, ...] = ()  # files beside SHA256SUMS; media only
     raw_manifest: bytes = b""
     raw_lock: bytes = b""
+    parity: tuple[str, ...] = ()  # files of it that the list names; media only
 
     @property
     def environment(self) -> Path:
@@ -100,9 +102,16 @@ def _carried(found: Carried) -> Subject:
         parsed,
         notes,
         tuple(files),
-        tuple(sorted(path.name for path in medium.folder.glob(f"{sums.FILE_NAME}.*"))),
+        tuple(
+            sorted(
+                path.name
+                for path in medium.folder.glob(f"{sums.FILE_NAME}.*")
+                if path.name != sums.COPY_NAME
+            )
+        ),
         found.data,
         data,
+        tuple(sorted(filter(is_spare, medium.listed()))),
     )
 
 

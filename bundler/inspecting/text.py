@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from bundler.inspecting.inspection import Inspection, Package
+from bundler.inspecting.inspection import Adapter, Inspection, Model, Package
 from bundler.inspecting.subject import MEDIA
-from manifests import bundle
+from manifests import bundle, members
 from manifests.console import size
 from manifests.lock import Derived
 
@@ -59,7 +59,15 @@ def _rows(found: Inspection, everything: bool) -> Iterator[tuple[str, str]]:
     yield "stack", f"{found.stack}, flavour {found.flavour}"
     yield "server", " ".join((found.server.module, *found.server.arguments))
     yield "", f"thinking {'on' if found.thinking else 'off'} where a request does not say"
-    yield "model", _model(found)
+    yield "model", _model(found.model)
+    for other in found.others:
+        yield "and", _model(other)
+    for adapter in found.adapters:
+        yield (
+            "adapter",
+            f"{adapter.name} for {adapter.base} from {adapter.source} at {adapter.revision[:12]}, "
+            f"rank {adapter.rank}, {size(adapter.size)}",
+        )
     yield from _members(found)
     yield from _packages(found)
     yield from _repaired(found.repaired, everything)
@@ -74,6 +82,8 @@ def _rows(found: Inspection, everything: bool) -> Iterator[tuple[str, str]]:
     yield from _listed("unvouched", provenance.unpublished, everything)
     if found.signatures:
         yield "signed", f"{', '.join(found.signatures)}: not checked here (`bundle verify` does)"
+    if found.parity:
+        yield "parity", f"{', '.join(found.parity)}: mends a damaged medium (`bundle restore`)"
     for note in found.notes:
         yield "note", note
     yield "checked", f"{', '.join(found.checked)}; {found.unchecked}"
@@ -90,8 +100,7 @@ def _whereabouts(found: Inspection) -> str:
     return f"{count} volumes of up to {size(max(sizes))}, {size(found.size)} in all{away}"
 
 
-def _model(found: Inspection) -> str:
-    model = found.model
+def _model(model: Model) -> str:
     licence = f"licence {model.licence}" if model.licence else "no licence stated"
     return (
         f"{model.name} from {model.source} at {model.revision[:12]}, {licence}, "
@@ -102,7 +111,7 @@ def _model(found: Inspection) -> str:
 def _members(found: Inspection) -> Iterator[tuple[str, str]]:
     name = "holds"
     for member in found.members:
-        if member.role == bundle.MODEL:
+        if member.role in (bundle.MODEL, bundle.ADAPTER):
             continue
         text = f"{size(member.size):>9}  {member.path}"
         if member.path in found.unpacked:
@@ -110,7 +119,18 @@ def _members(found: Inspection) -> Iterator[tuple[str, str]]:
             text += f", {_many(inside.files, 'file')}, {size(inside.size)} unpacked"
         yield name, text
         name = ""
-    yield name, f"{size(found.model.size):>9}  model/, {_many(len(found.model.files), 'file')}"
+    for folder, part in _folders(found):
+        yield name, f"{size(part.size):>9}  {folder}, {_many(len(part.files), 'file')}"
+        name = ""
+
+
+def _folders(found: Inspection) -> Iterator[tuple[str, Model | Adapter]]:
+    """Models and adapters by their folder in the archive."""
+    yield bundle.MODEL_FOLDER, found.model
+    for other in found.others:
+        yield f"{members.MODELS_FOLDER}{other.name}/", other
+    for adapter in found.adapters:
+        yield f"{members.ADAPTERS_FOLDER}{adapter.name}/", adapter
 
 
 def _packages(found: Inspection) -> Iterator[tuple[str, str]]:
@@ -183,7 +203,9 @@ def _tables(found: Inspection) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         yield "conda packages", [_row(package) for package in packages.conda]
         yield "wheels of the runtime", [_row(package) for package in packages.runtime_wheels]
         yield "conda packages of the runtime", [_row(p) for p in packages.runtime_conda]
-    yield "model files", [(f.path, size(f.size), f.sha256) for f in found.model.files]
+    for folder, part in _folders(found):
+        title = "model files" if part is found.model else f"files of {folder}"
+        yield title, [(f.path, size(f.size), f.sha256) for f in part.files]
     yield "members", [(m.path, size(m.size), m.sha256) for m in found.members]
     if found.files:
         yield (

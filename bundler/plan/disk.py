@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bundler import building
+from bundler import building, parts
 from bundler.building import INDEX, Contents, Index
 from bundler.plan.model import HERE, THERE, Amount, Item, Need, Volumes, total
 from bundler.workshop import Workshop
@@ -46,7 +46,7 @@ def on_media(serving: Built, runtime: Built, locked: Lock, volume_size: int) -> 
 
     Raises UsageError where there would be too many.
     """
-    sizes = [file.size for file in locked.model.files]
+    sizes = [file.size for part in locked.parts for file in part.files]
     length = archive.total_length([(f"model/{number}", size) for number, size in enumerate(sizes)])
     length += serving.packed.bytes + runtime.packed.bytes + _MANIFEST
     whole = Amount(length, exact=False)
@@ -70,8 +70,9 @@ def needs(
     yield from _need(THERE, "medium", "the bundle", media.total)
     installed = serving.installed + runtime.installed
     yield from _need(THERE, "prefix", "environment and runtime", installed)
-    model = sum(file.size for file in locked.model.files)
-    yield from _need(THERE, "prefix", "the model", Amount(model))
+    for one in locked.parts:
+        what = "the model" if one is locked.model else one.name
+        yield from _need(THERE, "prefix", what, Amount(parts.weight(one)))
     if gpu:
         cache = Amount(_SERVER_CACHE, exact=False)
         yield from _need(THERE, "prefix", "kernels compiled at the first start", cache)
@@ -97,7 +98,8 @@ def _to_fetch(locked: Lock, workshop: Workshop) -> dict[str, _Files]:
         tools += [part for part in (*build.environment, *build.toolkit) if part not in wheels]
         tools.append(build)
     # A folder is read where it is.
-    files = () if locked.model.source.startswith("folder:") else locked.model.files
+    remote = [part for part in locked.parts if not part.source.startswith("folder:")]
+    files = [file for part in remote for file in part.files]
     return {
         "wheels to fetch": [(part.sha256, part.size) for part in wheels],
         "sources and compilers to fetch": [(part.sha256, part.size) for part in tools],

@@ -1,17 +1,17 @@
 """Put a plan together from what others say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from bundler import building
+from bundler import building, parts
 from bundler.create import Draft
 from bundler.plan import disk, items, kernels, memory, reasons
 from bundler.plan.known import Known, lock_of
 from bundler.plan.licences import of_metadata, of_text
-from bundler.plan.model import RUNTIME, Item, Need, Plan, Volumes
+from bundler.plan.model import RUNTIME, Further, Item, Need, Plan, Volumes
 from bundler.plan.papers import Papers, at_hand, inside
 from manifests import gpu
 from manifests.console import Progress, ignore_progress
-from manifests.lock import Lock
+from manifests.lock import Adapter, Lock, Model
 from wheelhouse.sources import public_place
 
 #: What a run that may not ask anybody says at its end.
@@ -39,7 +39,7 @@ def plan(
     place = building.folder(environment, workshop)
     media: Volumes | None = None
     needs: tuple[Need, ...] = ()
-    if serving:
+    if serving or choice.base is not None:
         built = disk.built(environment, workshop, serving)
         small = disk.built(
             building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, runtime
@@ -47,8 +47,8 @@ def plan(
         media = disk.on_media(built, small, locked, volume_size)
         needs = tuple(disk.needs(locked, workshop, built, small, media, gpu=on_gpu))
     return Plan(
-        model=f"{known.model.name} from {known.model.source}, revision {known.model.revision[:12]}",
-        model_bytes=sum(file.size for file in known.model.files),
+        model=f"{known.model.name} {_origin(known.model)}",
+        model_bytes=parts.weight(known.model),
         model_licence=of_text(known.model.licence),
         target=choice.target,
         gpu_asked=request.gpu,
@@ -57,16 +57,37 @@ def plan(
         index=draft.sources.public(),
         output=str(request.output),
         resolution=known.how,
-        items=_sorted((*items.of_model(known.model), *serving, *runtime)),
+        items=_sorted((*items.of_parts(locked), *serving, *runtime)),
         kernels=kernels.of_target(choice.stack, choice.target, place),
         fit=memory.judge(draft, known.model),
         volumes=media,
         disk=needs,
         compilers=choice.stack.compilers,
         flash_attention=reasons.flash_attention(draft, locked),
-        notes=(*choice.notes, *draft.sources.ignored),
+        notes=(
+            *choice.notes,
+            *draft.sources.ignored,
+            *(f"can run code: {risk}" for risk in locked.risks),
+        ),
         promise="" if ask else PROMISE,
+        further=tuple(_further(draft, locked)),
     )
+
+
+def _further(draft: Draft, locked: Lock) -> Iterator[Further]:
+    """What comes beside the default model."""
+    for model, source in zip(locked.others, draft.choice.others, strict=True):
+        fit = memory.judge(draft, model, source)
+        licence = of_text(model.licence)
+        yield Further(model.name, _origin(model), parts.weight(model), licence, fit)
+    for adapter in locked.adapters:
+        text = f"adapter of rank {adapter.rank} for {adapter.base} {_origin(adapter)}"
+        licence = of_text(adapter.licence)
+        yield Further(adapter.name, text, parts.weight(adapter), licence, None)
+
+
+def _origin(part: Model | Adapter) -> str:
+    return f"from {part.source}, revision {part.revision[:12]}"
 
 
 def _packages(

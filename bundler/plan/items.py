@@ -20,7 +20,7 @@ from bundler.plan.model import (
     Amount,
     Item,
 )
-from manifests.lock import CondaPackage, Model, Wheel
+from manifests.lock import CondaPackage, Lock, Wheel
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,12 @@ _KINDS = (
 _CONDA_GROWTH = 4.0
 
 
-def of_model(model: Model) -> Iterator[Item]:
-    """The files of a model; they lie on the media as they are."""
-    for file in model.files:
-        yield Item(file.path, "", WEIGHTS, file.size, Amount(file.size), FILE)
+def of_parts(locked: Lock) -> Iterator[Item]:
+    """The files of models and adapters, as they lie on the media; all but the first's by folder."""
+    for part in locked.parts:
+        start = "" if part is locked.model else f"{part.name}/"
+        for file in part.files:
+            yield Item(start + file.path, "", WEIGHTS, file.size, Amount(file.size), FILE)
 
 
 def of_wheels(

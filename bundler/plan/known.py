@@ -4,12 +4,13 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from bundler import addition, parts
 from bundler.create import Draft
 from bundler.locking import follow_lock
 from manifests import lock
 from manifests.console import Console
 from manifests.errors import SourceError
-from manifests.lock import Lock, Model, Wheel
+from manifests.lock import Adapter, Lock, Model, Wheel
 from wheelhouse.lockwheels import AUTO, lock_wheels
 
 _UNRESOLVED = "not resolved yet; a dry run downloads nothing: `bundle plan` resolves them"
@@ -27,11 +28,13 @@ class Known:
     how: str  # where the packages are known from, or why they are not
     locked: Lock | None = None
     wheels: tuple[Wheel, ...] = ()
+    others: tuple[Model, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
 
 
 def from_lock(locked: Lock, how: str) -> Known:
     """Everything: a lock was read or made."""
-    return Known(locked.model, how, locked, locked.wheels)
+    return Known(locked.model, how, locked, locked.wheels, locked.others, locked.adapters)
 
 
 def without_download(draft: Draft, console: Console) -> Known:
@@ -43,8 +46,11 @@ def without_download(draft: Draft, console: Console) -> Known:
     request, choice = draft.request, draft.choice
     if request.lock is not None:
         return from_lock(follow_lock(request, choice, request.lock), f"from {request.lock}")
-    with console.stage("look at the model", choice.model.reads()) as progress:
-        model = choice.model.lock(progress)
+    pinned = parts.pin(choice.places, console)
+    model, others, adapters = pinned.model, pinned.others, pinned.adapters
+    if choice.base is not None:
+        how = f"{request.extends} has them; this bundle brings models alone"
+        return from_lock(addition.lock_of(choice.base, pinned, 0), how)
     with contextlib.suppress(SourceError):
         _, wheels = lock_wheels(
             choice.stack,
@@ -56,8 +62,8 @@ def without_download(draft: Draft, console: Console) -> Known:
             scratch=Path(),
             offline=True,
         )
-        return Known(model, _KEPT, wheels=wheels)
-    return Known(model, _UNRESOLVED)
+        return Known(model, _KEPT, None, wheels, others, adapters)
+    return Known(model, _UNRESOLVED, others=others, adapters=adapters)
 
 
 def lock_of(known: Known, draft: Draft) -> Lock:
@@ -74,4 +80,6 @@ def lock_of(known: Known, draft: Draft) -> Lock:
         wheels=known.wheels,
         runtime_wheels=(),
         model=known.model,
+        others=known.others,
+        adapters=known.adapters,
     )

@@ -1,40 +1,37 @@
 """The model against the target's memory."""
 
-import json
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
+from bundler import fitting
 from bundler.create import Draft
-from bundler.models.folder import FolderSource
+from bundler.models import ModelSource
 from bundler.plan.model import FitPart, Slice
 from manifests import gpu
-from manifests.checkpoint import CONFIG
 from manifests.console import size
-from manifests.fit import Room, Shape, fit, settings_of
+from manifests.fit import Room, Shape, cpu_cache, fit_cpu
 from manifests.lock import Model
+from manifests.stack import Server
 
 
-def judge(draft: Draft, model: Model) -> FitPart:
-    """Whether it fits, as far as the target's memory is known."""
+def judge(draft: Draft, model: Model, source: ModelSource | None = None) -> FitPart:
+    """Whether a model fits by itself, as far as the target's memory is known.
+
+    `source` is where it is from, the first model's by default.
+    """
     target, server = draft.choice.target, draft.choice.stack.server
-    weights = sum(file.size for file in model.files if file.path.endswith(".safetensors"))
+    weights = fitting.weights(model)
+    shape = fitting.shape_of(model, source or draft.choice.model, draft.workshop.store)
     if target.gpus == (gpu.CPU,):
-        memory = weights + server.memory
-        return FitPart(None, f"needs {size(memory)} of free memory, weights {size(weights)} of it")
+        return _without_gpu(shape, weights, server)
     if not target.gpu_memory:
         return FitPart(
             None,
             f"weights {size(weights)}; the GPU's memory is not known: name a product "
             "(--gpu a10) or give the host's report (--target)",
         )
-    shape = Shape.from_config(_config(draft, model), weights)
-    if shape is None:
+    found = fitting.answer(shape, target, draft.choice.stack)
+    if found is None:
         return FitPart(
             None, f"weights {size(weights)}; not known for this class of model", target.gpu_memory
         )
-    settings = settings_of(server.arguments)
-    found = fit(shape, gpu_memory=target.gpu_memory, gpus=target.gpu_count or 1, settings=settings)
     sentence = found.text().splitlines()[0]
     return FitPart(
         fits=found.fits,
@@ -46,6 +43,17 @@ def judge(draft: Draft, model: Model) -> FitPart:
     )
 
 
+def _without_gpu(shape: Shape | None, weights: int, server: Server) -> FitPart:
+    memory, cache = weights + server.memory, cpu_cache(server.environment)
+    needs = f"needs {size(memory)} of free memory, weights {size(weights)} of it"
+    if shape is None or not cache:
+        return FitPart(None, needs)
+    found = fit_cpu(shape, memory=memory, cache=cache, beside=server.memory)
+    held = f"a cache of {size(cache)} is enough for max_model_len {found.max_model_len}"
+    sentence = "; ".join((needs, *(found.refusal or (held,))))
+    return FitPart(None if found.fits else False, sentence, figures=found.as_record())
+
+
 def _slices(room: Room) -> tuple[Slice, ...]:
     parts = (
         ("weights", room.weights),
@@ -54,17 +62,3 @@ def _slices(room: Room) -> tuple[Slice, ...]:
         ("left free", room.gpu_memory - room.usable),
     )
     return tuple(Slice(name, amount) for name, amount in parts if amount > 0)
-
-
-def _config(draft: Draft, model: Model) -> dict[str, Any]:
-    """The model's config.json; looking at the model has brought it, where it is not in a folder."""
-    source = draft.choice.model
-    for file in model.files:
-        if file.path == CONFIG:
-            path: Path = draft.workshop.store.path(file.sha256)
-            if isinstance(source, FolderSource):
-                path = source.folder / CONFIG
-            with suppress(OSError, ValueError):
-                data = json.loads(path.read_bytes())
-                return data if isinstance(data, dict) else {}
-    return {}

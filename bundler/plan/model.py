@@ -121,6 +121,17 @@ class FitPart:
 
 
 @dataclass(frozen=True)
+class Further:
+    """A model or an adapter beside the default model; one model is served at a time."""
+
+    name: str
+    text: str  # where it is from
+    bytes: int
+    licence: Licence
+    fit: FitPart | None  # None for an adapter, which takes next to nothing
+
+
+@dataclass(frozen=True)
 class Volumes:
     """The archive on the media."""
 
@@ -168,6 +179,7 @@ class Plan:
     flash_attention: str
     notes: tuple[str, ...]
     promise: str  # what this run did not do
+    further: tuple[Further, ...] = ()
 
     @property
     def packages(self) -> tuple[Item, ...]:

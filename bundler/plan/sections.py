@@ -21,6 +21,7 @@ from bundler.plan.model import (
 from bundler.plan.text import model_licence_text, unread_text
 from manifests.console import size
 
+_FITS = {True: ("good", "fits"), False: ("bad", "does not fit"), None: ("look", "not known")}
 _CHIPS = {GOOD: "good", GAP: "look", BAD: "bad"}
 
 
@@ -42,10 +43,17 @@ def stack(plan: Plan) -> str:
 def fit(plan: Plan) -> str:
     """The model against the GPU's memory, with a bar to scale."""
     part = plan.fit
-    words = {True: ("good", "fits"), False: ("bad", "does not fit"), None: ("look", "not known")}
-    kind, word = words[part.fits]
+    kind, word = _FITS[part.fits]
     body = f"<p>{chip(kind, word)} {escape(part.sentence)}</p>"
-    return body + (_bar(part) if part.slices else "") + bullets(part.alternatives)
+    body += (_bar(part) if part.slices else "") + bullets(part.alternatives)
+    further = [(one.name, one.fit) for one in plan.further if one.fit is not None]
+    return body + "".join(_further_fit(name, fit) for name, fit in further)
+
+
+def _further_fit(name: str, part: FitPart) -> str:
+    kind, word = _FITS[part.fits]
+    body = f"<p>{escape(name)}: {chip(kind, word)} {escape(part.sentence)}</p>"
+    return body + (_bar(part) if part.slices else "")
 
 
 def _bar(part: FitPart) -> str:
@@ -117,7 +125,10 @@ def compilers(plan: Plan) -> str:
 def licences(plan: Plan) -> str:
     """Licences that a person should read."""
     unread = unread_text(plan)
-    body = paragraph(model_licence_text(plan.model_licence)) + paragraph(unread)
+    body = paragraph(model_licence_text(plan.model_licence))
+    for one in plan.further:
+        body += paragraph(f"{one.name}: {model_licence_text(one.licence)}")
+    body += paragraph(unread)
     rows = [[escape(item.name), _licence(item.licence)] for item in plan.to_look_at]
     if rows:
         return body + table(["package", "stated"], [Rows(rows)])

@@ -94,6 +94,8 @@ def model_licence_text(licence: Licence) -> str:
 def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     weights = f" ({size(plan.model_bytes)})" if plan.model_bytes else ""
     yield "model", f"{plan.model}{weights}"
+    for one in plan.further:
+        yield "and", f"{one.name} {one.text} ({size(one.bytes)})"
     yield "target", target_text(plan)
     yield "stack", f"{plan.stack.name}: {plan.stack.summary}"
     yield "why", plan.stack.reason
@@ -112,11 +114,16 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "fit", plan.fit.sentence
     for alternative in plan.fit.alternatives[:3]:
         yield "", alternative
+    for one in plan.further:
+        if one.fit is not None:
+            yield "", f"{one.name}: {one.fit.sentence}"
     if plan.flash_attention:
         yield "flash", plan.flash_attention
     for compiler in plan.compilers:
         yield "compiler", f"{compiler.name}: {compiler.answer}, {compiler.how}"
     yield "licences", model_licence_text(plan.model_licence)
+    for one in plan.further:
+        yield "", f"{one.name}: {model_licence_text(one.licence)}"
     for line in (licences_text(plan), unread_text(plan)):
         if line:
             yield "", line

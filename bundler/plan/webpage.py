@@ -64,7 +64,11 @@ def _body(plan: Plan) -> Iterator[str]:
 def _facts(plan: Plan) -> str:
     media = plan.volumes
     facts = [
-        ("model", size(plan.model_bytes), f"{len(plan.items) - len(plan.packages)} files"),
+        (
+            "models" if plan.further else "model",
+            size(plan.model_bytes + sum(one.bytes for one in plan.further)),
+            f"{len(plan.items) - len(plan.packages)} files",
+        ),
         (
             "packages",
             size(sum(item.size for item in plan.packages)),

@@ -15,7 +15,10 @@ examples:
   sh install.sh audit                      is every byte on the medium right?
   PREFIX/bin/bundlectl status | stop | start | restart | logs
   PREFIX/bin/bundlectl ask "Hello" --thinking off
+  PREFIX/bin/bundlectl use NAME            serve another model, once it answers (see: models)
   PREFIX/bin/bundlectl audit               is every installed byte right?
+  sh install.sh restore --to FOLDER        a whole copy of a scratched medium that has parity
+  sh install.sh repair                     replace just what is not (bundlectl repair --from DIR)
 
 exit codes:
 """
@@ -30,6 +33,10 @@ _VALUED = {
     "--ignore",
     "--thinking",
     "--volumes-in",
+    "--from",
+    "--to",
+    "--trusted-list",
+    "--release",
 }
 
 
@@ -142,9 +149,41 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("text")
     sub.add_argument("--thinking", type=_switch, metavar="on|off")
     sub.add_argument("--max-tokens", type=_count, default=64, metavar="N")
+    command("models", "the installed models, and which one is served")
+    sub = command("use", "serve another installed model, once it has answered")
+    sub.add_argument("model", metavar="NAME", help="a model's name, or NAME@REVISION")
+    sub.add_argument("--release", default="", metavar="ID", help="with another release")
+    sub.add_argument(
+        "--stop-first",
+        action="store_true",
+        help="stop the server before the new one is tried: for hosts with memory for only one",
+    )
     sub = command("audit", "compare every byte, name, mode and link with the manifest")
     sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
     _volumes_in(sub)
+    sub = command("repair", "replace what the audit finds wrong, from the bundle's medium")
+    sub.add_argument(
+        "--from", dest="medium", type=Path, metavar="MEDIA", help="the bundle's folder"
+    )
+    _volumes_in(sub)
+    sub.add_argument(
+        "--next-medium", action="store_true", help="ask for volumes that are not at hand"
+    )
+    sub.add_argument(
+        "--remove-extra",
+        action="store_true",
+        help="remove what lies in its folders and is not listed",
+    )
+    sub.add_argument("--dry-run", action="store_true", help="say what would be done")
+    sub = command("restore", "write a whole copy of a damaged medium that has parity")
+    sub.add_argument(
+        "--to", dest="target", type=Path, required=True, metavar="FOLDER", help="a new folder"
+    )
+    _volumes_in(sub)
+    sub.add_argument(
+        "--next-medium", action="store_true", help="ask for files that are not at hand"
+    )
+    sub.add_argument("--trusted-list", default="", help=argparse.SUPPRESS)
     return whole
 
 

@@ -5,14 +5,24 @@ Every function is pure: `Needs` (from the bundle's manifest) against `Host` (bun
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from bundlectl.config import ServeConfig
 from bundlectl.host import Host
 from bundlectl.layout import LONGEST_PREFIX
+from bundlectl.nvidia import Gpu, alike
+from bundlectl.sizing import Sizing, on_cpu, on_gpus, products
+from manifests import gpu
+from manifests.console import size
 from manifests.errors import BundleError, FilesystemError, TargetError
+from manifests.fit import UTILIZATION, Shape
+from manifests.fit.memory import free_share
+from manifests.stack import Server
 
 STOP, WARN, INFO, OK = "stop", "warn", "info", "ok"
+#: The check that a start repeats, unless it was ignored when the release was installed.
+MODEL_FIT = "model-fit"
 
 #: limits.h: PATH_MAX counts the final NUL, NAME_MAX doesn't.
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
@@ -32,8 +42,12 @@ class Needs:
     memory: int = 0  # bytes
     host: str = "127.0.0.1"
     port: int = 0  # 0 where no server is to be started
-    gpus: tuple[str, ...] = ("cpu",)
+    gpus: tuple[str, ...] = (gpu.CPU,)
+    served: tuple[str, ...] = ()  # capabilities that every needed library has code for; empty: any
     driver: str = ""  # lowest NVIDIA driver, "525.60.13"
+    shape: Shape | None = None  # of the model that is served; None where its class is not known
+    server: Server = field(default_factory=lambda: Server(""))
+    settings: ServeConfig = field(default_factory=ServeConfig)
     environment: str = ""  # folder of the conda environment below the prefix
     longest_path: str = ""  # below the prefix
     created: int = 0  # seconds since the epoch
@@ -181,7 +195,7 @@ def _shm(_needs: Needs, host: Host) -> Verdict:
 
 
 def _gpu(needs: Needs, host: Host) -> Verdict:
-    wanted = [kind for kind in needs.gpus if kind != "cpu"]
+    wanted = [kind for kind in needs.gpus if kind != gpu.CPU]
     missing = [
         node
         for node in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
@@ -203,6 +217,70 @@ def _driver(needs: Needs, host: Host) -> Verdict:
         f"NVIDIA driver {needs.driver} or newer" if needs.driver else "",
         "install a newer driver, or create a bundle for this one (bundle stacks --driver)",
     )
+
+
+def _gpu_code(needs: Needs, host: Host) -> Verdict:
+    found = sorted({f"sm_{one.capability.replace('.', '')}" for one in host.gpus if one.capability})
+    lacking = [name for name in found if name not in needs.served]
+    return Verdict(
+        not needs.served or not lacking,
+        f"the GPUs are {', '.join(found)}" if found else "not known",
+        f"one of: {', '.join(needs.served)}" if needs.served and found else "",
+        "create a bundle for these GPUs (bundle stacks --gpu), or hide them: CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _sized(needs: Needs, gpus: Sequence[Gpu]) -> Sizing:
+    """What a server would be told. Raises TargetError where it can't fit."""
+    return on_gpus(needs.shape, needs.server, needs.settings, gpus)
+
+
+def _model_fit(needs: Needs, host: Host) -> Verdict:
+    """By the GPUs' whole memory: what is free at the moment is another check's."""
+    if needs.gpus == (gpu.CPU,):
+        return _model_fit_on_cpu(needs, host)
+    try:
+        found = _sized(needs, [replace(one, free=one.memory) for one in host.gpus])
+    except TargetError as error:
+        numbers = f"{products(alike(host.gpus))}: {'; '.join(error.findings)}"
+        return Verdict(False, numbers, "room for the model and its cache", error.mend)
+    if found.answer is None:
+        return Verdict(True, "; ".join(found.reasons))
+    return Verdict(True, f"{products(alike(host.gpus))}: {found.answer.text()}")
+
+
+def _model_fit_on_cpu(needs: Needs, host: Host) -> Verdict:
+    if host.memory < needs.memory:
+        return Verdict(True, "see memory")
+    found = on_cpu(needs.shape, needs.server, needs.settings, host.memory, strict=False)
+    return Verdict(True, "; ".join(found.reasons))
+
+
+def _gpu_memory(needs: Needs, host: Host) -> Verdict:
+    used = alike(host.gpus)
+    memory = min((one.memory for one in used), default=0)
+    if needs.gpus == (gpu.CPU,) or not memory:
+        return Verdict(True, "not known" if needs.gpus != (gpu.CPU,) else "not needed")
+    free = min(one.free for one in used)
+    share = needs.settings.gpu_memory_utilization or UTILIZATION
+    enough = free_share(memory, free) >= share
+    then = "" if enough else f", running programs hold the rest; {_with_what_is_free(needs, used)}"
+    return Verdict(
+        enough,
+        f"{size(free)} of {size(memory)} are free{then}",
+        f"{size(memory * share // 100)}",
+        "end what runs on the GPU (nvidia-smi names it) before the start",
+    )
+
+
+def _with_what_is_free(needs: Needs, used: Sequence[Gpu]) -> str:
+    try:
+        found = _sized(needs, used).answer
+    except TargetError:
+        return "the model does not fit into what is free"
+    if found is None:
+        return "whether the model fits into what is free is not known"
+    return f"with what is free, max_model_len {found.max_model_len} fits"
 
 
 def _clock(needs: Needs, host: Host) -> Verdict:
@@ -250,6 +328,9 @@ CHECKS = (
     Check("cpu", STOP, _cpu),
     Check("gpu", STOP, _gpu),
     Check("driver", STOP, _driver),
+    Check("gpu-code", STOP, _gpu_code),
+    Check(MODEL_FIT, STOP, _model_fit),
+    Check("gpu-memory", WARN, _gpu_memory),
     Check("memory", STOP, _memory),
     Check("disk", STOP, _disk, FilesystemError, can_be_ignored=False),
     Check("inodes", STOP, _inodes, FilesystemError, can_be_ignored=False),

@@ -44,9 +44,22 @@ class ServeConfig:
         "", "Name of the model in requests; empty: the bundle's own name."
     )
     max_model_len: int = _key(
-        0, "Longest prompt and answer together, in tokens; 0: the server decides.", low=0
+        0, "Longest prompt and answer together, in tokens; 0: the longest that fits.", low=0
     )
-    max_num_seqs: int = _key(0, "Most requests worked on at a time; 0: the server decides.", low=0)
+    max_num_seqs: int = _key(0, "Most requests worked on at a time; 0: chosen by memory.", low=0)
+    tensor_parallel_size: int = _key(
+        0, "GPUs that share the model; 0: as many as it can be split among.", low=0, high=1024
+    )
+    gpu_memory_utilization: int = _key(
+        0,
+        "Per cent of each GPU's memory for the server; 0: 90, or less where less is free.",
+        low=0,
+        high=100,
+    )
+    trust_remote_code: bool = _key(
+        False,
+        "Run the code that came with the model. `bundlectl audit` lists it; read it first.",
+    )
     start_timeout: int = _key(
         600, "Seconds until the first answer, after which a start has failed.", low=1, high=86400
     )

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundlectl import nvidia
+
 
 @dataclass(frozen=True)
 class FileSystem:
@@ -42,14 +44,15 @@ class Host:
     loopback: bool = True
     port_problem: str = ""  # why host:port can't be listened on
     gpu_devices: tuple[str, ...] = ()
+    gpus: tuple[nvidia.Gpu, ...] = ()  # where they were asked for and nvidia-smi names them
     driver: str = ""  # NVIDIA kernel module's release, "535.104.05"; empty where none is loaded
     umask: int = 0o022
     now: int = 0  # seconds since the epoch
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def probe(prefix: Path, host: str = "127.0.0.1", port: int = 0) -> Host:
-    """Look at this machine. `port` 0 leaves the port out.
+def probe(prefix: Path, host: str = "127.0.0.1", port: int = 0, *, gpus: bool = False) -> Host:
+    """Look at this machine. `port` 0 leaves the port out; `gpus` asks nvidia-smi, which is slow.
 
     Raises OSError where the file system of the prefix can't be read.
     """
@@ -68,6 +71,7 @@ def probe(prefix: Path, host: str = "127.0.0.1", port: int = 0) -> Host:
         loopback=_loopback(),
         port_problem=_port_problem(host, port) if port else "",
         gpu_devices=tuple(sorted(str(item) for item in Path("/dev").glob("nvidia*"))),
+        gpus=nvidia.gpus(os.environ) if gpus else (),
         driver=driver_release(_text("/proc/driver/nvidia/version")),
         umask=_umask(),
         now=int(time.time()),
@@ -170,10 +174,23 @@ def _cgroup_room(root: Path, path: str, limit: str, used: str) -> list[int]:
     for place in (folder, *folder.parents):
         most, now = _text(place / limit).strip(), _text(place / used).strip()
         if most.isdigit() and now.isdigit():
-            room.append(max(0, int(most) - int(now)))
+            bound = int(now) - _reclaimable(_text(place / "memory.stat"))
+            room.append(max(0, int(most) - max(0, bound)))
         if place == root:
             break
     return room
+
+
+def _reclaimable(stat: str) -> int:
+    """Bytes of files that a cgroup keeps in memory: counted as used, and given up when needed.
+
+    Whoever has just unpacked gigabytes has its whole limit full of them. With groups below counted
+    too, names in version 1 of cgroups begin with `total_` (kernel, cgroup-v1/memory.rst).
+    """
+    numbers = dict(line.split(" ", 1) for line in stat.splitlines() if " " in line)
+    start = "total_" if "total_inactive_file" in numbers else ""
+    kinds = (numbers.get(f"{start}{kind}_file", "0") for kind in ("active", "inactive"))
+    return sum(int(text) for text in kinds if text.strip().isdigit())
 
 
 def _text(path: str | Path) -> str:

@@ -6,32 +6,42 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bundlectl import apikey, config, host, preflight, sequence
+from bundlectl import apikey, config, host, models, preflight, sequence
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
-from bundlectl.unpack import Unpacker, sync
-from manifests import FORMAT_VERSION, __version__, bundle, checkpoint, placement, tree
+from bundlectl.unpack import StaleStart, Unpacker, sync
+from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
-from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
+from manifests.errors import TargetError, UsageError, from_oserror
 from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
 from manifests.reader import BundleReader
 
 _LAUNCHER = """\
 #!/bin/sh
-# Runs bundlectl on the release in service, or on any other while there is none.
+# Runs bundlectl on the release in service, or on any other while that one has no Python that runs.
 prefix={prefix}
+broken=
+unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT PYTHONPATH PYTHONHOME
 for release in "$prefix/current" "$prefix"/releases/*; do
+  case $release in *.partial) continue ;; esac
   python=$release/runtime/bin/python
-  if [ -x "$python" ]; then
-    unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT PYTHONPATH PYTHONHOME
+  [ -x "$python" ] || continue
+  # The shell takes a file that is cut off for a script, which does nothing and succeeds.
+  if [ "$("$python" -I -B -c 'print("runs")' 2>/dev/null)" = runs ]; then
     exec "$python" -I -B -X utf8 -m bundlectl --prefix "$prefix" "$@"
   fi
+  broken=$release/runtime
 done
+if [ -n "$broken" ]; then
+  echo "error: $broken: its Python does not run" >&2
+  echo "  mend: sh install.sh repair --prefix '$prefix', from the bundle's medium" >&2
+  exit 1
+fi
 echo "error: $prefix holds no release" >&2
 echo "  mend: install one from its medium: sh install.sh" >&2
 exit 2
@@ -74,7 +84,10 @@ def examine(
     _check_chosen(layout, options)
     with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
         reader = BundleReader(stream, media.manifest_sha256)
-    probed = host.probe(layout.prefix, port=_port(layout, options))
+    if reader.manifest.model_only:
+        models.check_addition(layout, reader.manifest)
+    on_gpu = reader.manifest.target.gpus != (gpu.CPU,)
+    probed = host.probe(layout.prefix, port=_port(layout, options), gpus=on_gpu)
     needs = _needs(reader, layout, probed.file_system.block, options)
     return Report(reader.manifest, preflight.examine(needs, probed, options.ignore))
 
@@ -98,17 +111,19 @@ def install(
     layout.create()
     release = bundle.release_id(report.manifest.name, media.manifest_sha256)
     receipt = placement.receipt_path(layout.prefix, release)
-    with _locked(layout):
+    with locked(layout):
         highest = sequence.check(layout, report.manifest, options.allow_downgrade)
-        keep_model = _is_model_intact(layout, report.manifest)
-        if not (keep_model and _is_release_intact(layout, release, report.manifest, media)):
-            _refuse_in_use(layout, release)
+        intact = _intact_parts(layout, report.manifest)
+        whole = len(intact) == len(report.manifest.parts())
+        if not (whole and _is_release_intact(layout, release, report.manifest, media)):
+            _refuse_in_use(layout, release, report.manifest, intact)
             _remove(receipt)
-            _unpack(media, layout, keep_model, progress, next_medium)
+            _unpack(media, layout, intact, progress, next_medium)
         # Before the receipt: a kill in between leaves no complete release that isn't counted.
         write_whole(sequence.path_of(layout), highest.dump(), 0o644)
         if not receipt.exists():
-            relocate(layout.environment(release))
+            if not report.manifest.model_only:
+                relocate(layout.environment(release))
             _write_receipt(layout, release, media.manifest_sha256, options)
         _remove(journal_path(layout.prefix, media.manifest_sha256))
         _write_companions(layout, report.manifest, options)
@@ -134,14 +149,15 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
     release = bundle.release_id(manifest.name, reader.digest)
     base = f"{placement.RELEASES}/{release}"
     entries = {f"{base}/{entry.path}": entry for entry in release_entries(manifest, reader.digest)}
-    for entry in bundle.model_entries(manifest):
-        entries[f"{manifest.model_folder()}/{entry.path}"] = entry
+    for part in manifest.parts():
+        for entry in manifest.part_entries(part):
+            entries[f"{part.folder}/{entry.path}"] = entry
     there = {path: size for path in entries if (size := _there(layout.prefix, path)) is not None}
     # A folder takes a block at least; what an interrupted run has written is replaced or kept.
     sizes = {path: block if e.kind == tree.FOLDER else e.size for path, e in entries.items()}
     taken = [min(sizes[path], size) for path, size in there.items()]
     missing = len(entries) - len(there)
-    return preflight.Needs(
+    needs = preflight.Needs(
         disk=preflight.rounded(sizes.values(), block)
         - preflight.rounded(taken, block)
         + (_PAPERS * block + missing * _NAME),
@@ -152,11 +168,18 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
         memory=manifest.needs.memory,
         port=_port(layout, options),
         gpus=manifest.target.gpus,
+        served=manifest.needs.gpus,
         driver=manifest.needs.driver,
+        shape=manifest.model.shape,
+        server=manifest.server,
+        settings=_settings(layout, options),
         environment=f"{base}/{placement.ENVIRONMENT}",
         longest_path=max(entries, key=lambda path: len(os.fsencode(path))),
         created=manifest.created,
     )
+    if manifest.model_only:  # nothing of it is started by its installation
+        return replace(needs, memory=0, port=0, gpus=(gpu.CPU,), driver="")
+    return needs
 
 
 def _there(prefix: Path, path: str) -> int | None:
@@ -172,13 +195,22 @@ def _port(layout: Layout, options: Options) -> int:
     """The port that has to be free; none where a server of ours holds one."""
     if Supervisor(layout).status().running:
         return 0
+    return _settings(layout, options).port
+
+
+def _settings(layout: Layout, options: Options) -> config.ServeConfig:
+    """Those that are there, or those that are about to be written."""
     if layout.config_file.exists():
-        return config.load(layout.config_file).port
-    return config.ServeConfig(**options.chosen).port
+        return config.load(layout.config_file)
+    return config.ServeConfig(**options.chosen)
 
 
 @contextlib.contextmanager
-def _locked(layout: Layout) -> Iterator[None]:
+def locked(layout: Layout) -> Iterator[None]:
+    """One program at a time changes an installation.
+
+    Raises UsageError where another is at it.
+    """
     with (layout.state / "install.lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,17 +232,30 @@ def _is_release_intact(
     return not audit_tree(folder, entries, str(layout.environment(release)))
 
 
-def _is_model_intact(layout: Layout, manifest: bundle.Manifest) -> bool:
-    folder = layout.prefix / manifest.model_folder()
-    return folder.is_dir() and not audit_tree(folder, bundle.model_entries(manifest))
+def _intact_parts(layout: Layout, manifest: bundle.Manifest) -> frozenset[str]:
+    """The folders of the models and adapters that are there already, and right."""
+    return frozenset(
+        part.folder
+        for part in manifest.parts()
+        if (layout.prefix / part.folder).is_dir()
+        and not audit_tree(layout.prefix / part.folder, manifest.part_entries(part))
+    )
 
 
-def _refuse_in_use(layout: Layout, release: str) -> None:
+def _refuse_in_use(
+    layout: Layout, release: str, manifest: bundle.Manifest, intact: frozenset[str]
+) -> None:
     """Nothing is replaced below a server that runs from it."""
     status = Supervisor(layout).status()
-    if status.running and status.service is not None and status.service.release == release:
+    if not status.running or status.service is None:
+        return
+    damaged = [part.folder for part in manifest.parts() if part.folder not in intact]
+    served = [f"the folder {folder}" for folder in damaged if folder in status.service.folders]
+    if status.service.release == release:
+        served.insert(0, f"the release {release}")
+    if served:
         raise UsageError(
-            f"the release {release} is damaged and its server runs",
+            f"{served[0]} is damaged and its server runs",
             why="see what is wrong with: bundlectl audit",
             mend=f"run: '{layout.command}' stop; then the same command again, which mends it",
         )
@@ -219,13 +264,18 @@ def _refuse_in_use(layout: Layout, release: str) -> None:
 def _unpack(
     media: Medium,
     layout: Layout,
-    keep_model: bool,
+    keep: frozenset[str],
     progress: Callable[[int], None],
     next_medium: NextMedium,
 ) -> None:
-    with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
-        reader = BundleReader(stream, media.manifest_sha256)
-        Unpacker(layout.prefix, reader, progress).run(keep_model)
+    while True:
+        with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
+            reader = BundleReader(stream, media.manifest_sha256)
+            try:
+                Unpacker(layout.prefix, reader, progress).run(keep)
+                return
+            except StaleStart:  # what an earlier run had left is thrown away: once more without it
+                continue
 
 
 def _remove(path: Path) -> None:
@@ -275,12 +325,17 @@ def _write_receipt(layout: Layout, release: str, digest: str, options: Options) 
 
 def _write_companions(layout: Layout, manifest: bundle.Manifest, options: Options) -> None:
     """The command, the settings (once; they are the operator's from then on) and the API key."""
-    quoted = "'" + str(layout.prefix).replace("'", "'\\''") + "'"
-    write_whole(layout.command, _LAUNCHER.format(prefix=quoted).encode(), 0o755)
+    write_whole(layout.command, launcher(layout), 0o755)
     if not layout.config_file.exists():
         settings = config.ServeConfig(**{"thinking": manifest.thinking, **options.chosen})
         write_whole(layout.config_file, config.render_default(settings).encode(), 0o644)
     apikey.ensure(layout.api_key)
+
+
+def launcher(layout: Layout) -> bytes:
+    """The text of `bin/bundlectl`."""
+    quoted = "'" + str(layout.prefix).replace("'", "'\\''") + "'"
+    return _LAUNCHER.format(prefix=quoted).encode()
 
 
 def write_whole(path: Path, data: bytes, mode: int) -> None:
@@ -296,33 +351,3 @@ def write_whole(path: Path, data: bytes, mode: int) -> None:
         sync(path.parent)
     except OSError as error:
         raise from_oserror(error, "writing the installation's papers", path) from error
-
-
-def check_complete(layout: Layout, release: str) -> bundle.Manifest:
-    """The manifest of a complete release.
-
-    Raises UsageError where it is not installed, IntegrityError where its papers differ.
-    """
-    manifest, _ = placement.load_manifest(layout.prefix, release)
-    folder = layout.prefix / manifest.model_folder()
-    wrong = [
-        f"{entry.path}: missing, or not {entry.size} bytes long"
-        for entry in bundle.model_entries(manifest)
-        if entry.kind == tree.FILE and not _has_size(folder / entry.path, entry.size)
-    ]
-    if wrong:
-        raise IntegrityError(
-            f"{folder}: the model is not complete",
-            findings=wrong,
-            why="a server started with it would answer nonsense, or not at all",
-            mend="see all of it with: bundlectl audit; then install the bundle again",
-        )
-    checkpoint.inspect(folder)
-    return manifest
-
-
-def _has_size(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False

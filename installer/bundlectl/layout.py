@@ -154,7 +154,7 @@ class Layout:
 
 def _make(folder: Path, mode: int) -> None:
     try:
-        folder.mkdir()
+        folder.mkdir(mode)  # a kill before the next line leaves nothing wider open
     except FileExistsError:
         return
     folder.chmod(mode)

@@ -35,6 +35,9 @@ class Service:
     port: int
     model: str
     release: str
+    folders: tuple[str, ...] = ()  # below the prefix: the model's, then its adapters'
+    adapters: tuple[str, ...] = ()  # further names that requests may use as a model's
+    sizing: tuple[str, ...] = ()  # what it was told about memory and why, a line each
 
     @property
     def url(self) -> str:

@@ -1,22 +1,29 @@
 """Start, stop and switch the server of an installation."""
 
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bundlectl import apikey, config, environment, host, preflight
-from bundlectl.command import served_name, server_command
-from bundlectl.install import check_complete
+from bundlectl import apikey, config, environment, host, models, preflight
+from bundlectl.command import Adapter, served_name, server_command
+from bundlectl.install import write_whole
 from bundlectl.layout import Layout
+from bundlectl.measured import size_server
+from bundlectl.models import Installed
 from bundlectl.process import Service, Supervisor
 from bundlectl.smoke import Ready, wait_until_ready
 from bundlectl.unpack import sync
-from manifests import placement
-from manifests.errors import UsageError, from_oserror
+from manifests import extras, gpu, placement
+from manifests.errors import BundleError, UsageError, from_oserror
 
 Waiting = Callable[[float], object]
+#: A second server beside the one in service, for a trial.
+CANDIDATE = "candidate"
+#: Per cent of a GPU's memory with which two servers fit.
+_HALF = 50
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class Started:
 
     service: Service
     ready: Ready
+    stopped_first: bool = False  # there was no trial beside the server that ran before
 
 
 def current(layout: Layout) -> str:
@@ -46,12 +54,14 @@ def start(
     settings: config.ServeConfig,
     waiting: Waiting,
     name: str = "server",
+    model: Installed | None = None,
 ) -> Started:
     """Start a release's server and wait for one completion; nothing of it is left on failure.
 
-    Raises UsageError where one runs already, TargetError where the port is taken, ServerError.
+    It serves the release's chosen model unless another one is named. Raises UsageError where one
+    runs already, TargetError where the port is taken, ServerError.
     """
-    with launched(layout, release, settings, name) as (supervisor, service):
+    with launched(layout, release, settings, name, model) as (supervisor, service):
         return prove(layout, supervisor, service, settings, waiting)
 
 
@@ -80,29 +90,55 @@ def prove(
 
 @contextmanager
 def launched(
-    layout: Layout, release: str, settings: config.ServeConfig, name: str = "server"
+    layout: Layout,
+    release: str,
+    settings: config.ServeConfig,
+    name: str = "server",
+    model: Installed | None = None,
 ) -> Iterator[tuple[Supervisor, Service]]:
     """A server's process, started; an error in the block ends the whole process group."""
-    manifest = check_complete(layout, release)
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    model = model or models.to_serve(layout, release)
+    models.check_complete(layout, model)
     supervisor = Supervisor(layout, name)
     if not supervisor.status().running:
         probed = host.probe(layout.prefix, settings.host, settings.port)
         needs = preflight.Needs(host=settings.host, port=settings.port)
         preflight.refuse(preflight.examine(needs, probed))
     conda = layout.environment(release)
-    model = layout.prefix / manifest.model_folder()
-    command = server_command(conda, manifest.server, model, manifest.model.name, settings)
+    folder, *beside = (layout.prefix / place for place in model.folders)
+    adapters = [
+        Adapter(one.name, place, one.rank)
+        for one, place in zip(model.adapters, beside, strict=True)
+    ]
+    sizing = size_server(layout, release, manifest, folder, settings)
+    command = server_command(
+        conda,
+        manifest.server,
+        folder,
+        model.name,
+        settings,
+        sizing=sizing.flags,
+        adapters=adapters,
+    )
     environment.prepare(layout)
     variables = environment.server_environment(
         layout,
         conda,
-        manifest.server.environment,
+        {**manifest.server.environment, **sizing.environment, **extras.variables(folder)},
         settings,
         os.environ,
         apikey.ensure(layout.api_key),
     )
-    model_name = served_name(manifest.model.name, settings)
-    service = Service(settings.host, settings.port, model_name, release)
+    service = Service(
+        settings.host,
+        settings.port,
+        served_name(model.name, settings),
+        release,
+        model.folders,
+        tuple(one.name for one in adapters),
+        sizing.reasons,
+    )
     supervisor.start(command, variables, service)
     try:
         yield supervisor, service
@@ -112,31 +148,113 @@ def launched(
 
 
 def activate(
-    layout: Layout, release: str, settings: config.ServeConfig, waiting: Waiting
+    layout: Layout,
+    release: str,
+    settings: config.ServeConfig,
+    waiting: Waiting,
+    model: Installed | None = None,
+    *,
+    stop_first: bool = False,
 ) -> Started:
-    """Put a release into service, only after its server has answered.
+    """Put a release, and a model of it, into service, only after its server has answered.
 
-    While an older release serves, the new one is proved on a side port first; where it fails, the
-    old one was never touched.
+    While another server runs, the new one is proved on a side port first; where it fails, the old
+    one was never touched. With `stop_first`, and where there is no memory for two, the old one is
+    stopped first instead. Where the new one fails after that, the old one is started again.
     """
-    supervisor = Supervisor(layout)
-    running = supervisor.status().service if supervisor.status().running else None
-    if running is not None and running.release == release:
-        started = prove(layout, supervisor, running, settings, waiting)
-    elif running is not None:
-        trial = replace(settings, port=free_port())
-        start(layout, release, trial, waiting, "candidate")
-        Supervisor(layout, "candidate").stop(settings.stop_timeout)
-        supervisor.stop(settings.stop_timeout)
-        try:
-            started = start(layout, release, settings, waiting)
-        except BaseException:
-            start(layout, running.release, settings, waiting)
-            raise
-    else:
-        started = start(layout, release, settings, waiting)
-    switch(layout, release)
+    with _alone(layout):
+        model = model or models.to_serve(layout, release)
+        supervisor = Supervisor(layout)
+        status = supervisor.status()
+        running = status.service if status.running else None
+        if running is None:
+            started = start(layout, release, settings, waiting, model=model)
+        elif (running.release, running.folders) == (release, model.folders):
+            started = prove(layout, supervisor, running, settings, waiting)
+        else:
+            stop_first |= not has_room_for_two(layout, release, settings, model)
+            if not stop_first:
+                _try_beside(layout, release, settings, waiting, model)
+            supervisor.stop(settings.stop_timeout)
+            with _returning(layout, running, settings, waiting):
+                started = start(layout, release, settings, waiting, model=model)
+            started = replace(started, stopped_first=stop_first)
+        commit(layout, release, model)
     return started
+
+
+def has_room_for_two(
+    layout: Layout, release: str, settings: config.ServeConfig, model: Installed
+) -> bool:
+    """Whether a second server can run beside the first, as far as memory is known.
+
+    vLLM takes its whole share of every GPU at its start: 90 per cent where nothing is set.
+    """
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    if manifest.target.gpus != (gpu.CPU,):
+        return 0 < settings.gpu_memory_utilization <= _HALF
+    return host.available_memory() >= model.manifest.needs.memory
+
+
+def _try_beside(
+    layout: Layout,
+    release: str,
+    settings: config.ServeConfig,
+    waiting: Waiting,
+    model: Installed,
+) -> None:
+    """Prove a server on a side port, and stop it."""
+    candidate = Supervisor(layout, CANDIDATE)
+    candidate.stop(0)  # what a killed run left behind
+    trial = replace(settings, port=free_port())
+    start(layout, release, trial, waiting, CANDIDATE, model)
+    candidate.stop(settings.stop_timeout)
+
+
+@contextmanager
+def _returning(
+    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
+) -> Iterator[None]:
+    """Start what served before where the block fails; the error says so."""
+    try:
+        yield
+    except BundleError as error:
+        _restart(layout, before, settings, waiting)
+        why = f"{error.why}; {before.model} of {before.release} serves again".lstrip("; ")
+        raise type(error)(error.what, findings=error.findings, why=why, mend=error.mend) from error
+    except BaseException:
+        _restart(layout, before, settings, waiting)
+        raise
+
+
+def _restart(
+    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
+) -> None:
+    served = (m for m in models.installed(layout) if m.folders == before.folders)
+    start(layout, before.release, settings, waiting, model=next(served, None))
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """One switch at a time. Raises UsageError where another is under way."""
+    with (layout.run / "switch.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                "another bundlectl is putting a release or a model into service",
+                mend="wait for it, then run the same command again",
+            ) from None
+        yield
+
+
+def commit(layout: Layout, release: str, model: Installed) -> None:
+    """Make a release and a model the ones that `start` takes; see bundlectl.models."""
+    choices = models.with_choice(layout, release, model)
+    if choices is not None:
+        write_whole(models.path_of(layout), choices.dump(), 0o644)
+    if layout.current_release() != release:
+        switch(layout, release)
 
 
 def switch(layout: Layout, release: str) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +34,12 @@ FAULTS = {
     "unauthorised": "401 GatedRepo",
     "gone": "404 EntryNotFound",
     "long": "more bytes than published, without Content-Length",
+    "wrong-length": "Content-Length announces more than is published and sent",
+    "replaced": "other bytes of the same length",
+    "slow": "the body comes in small pieces, with a pause after each",
 }
+#: How a slow body comes; PAUSE in seconds.
+PIECES, PAUSE = 8, 0.1
 LOGIN_PAGE = b"<!DOCTYPE html><html><body>Please log in to the network.</body></html>"
 _LFS_SUFFIXES = (".safetensors", ".bin")
 
@@ -44,6 +50,7 @@ class Fault:
 
     kind: str
     times: float = float("inf")
+    then: "Fault | None" = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,11 @@ class Hub:
     root: Path
     faults: dict[str, Fault] = field(default_factory=dict)  # by file name; "api" for the listing
     gated: bool = False
+    digests: bool = True  # published
+    xet: bool = False  # weights are kept in Xet storage, and clients that speak it are told so
+    renamed: dict[str, str] = field(default_factory=dict)  # old name → new one
     requests: list[Request] = field(default_factory=list)
+    sent: Counter[str] = field(default_factory=Counter)  # bytes of bodies, by file name
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
@@ -124,10 +135,17 @@ class Hub:
         assert kind in FAULTS
         self.faults[name] = Fault(kind, times)
 
+    def sequence(self, name: str, first: str, then: str) -> None:
+        """One fault once, and from then on another."""
+        assert {first, then} <= set(FAULTS)
+        self.faults[name] = Fault(first, 1, Fault(then))
+
     def take(self, name: str, *kinds: str) -> str:
         """The fault that strikes a file now, if it is one of `kinds`."""
         with self.lock:
             fault = self.faults.get(name)
+            if fault is not None and fault.times <= 0 and fault.then is not None:
+                fault = self.faults[name] = fault.then
             if fault is None or fault.kind not in kinds or fault.times <= 0:
                 return ""
             fault.times -= 1
@@ -186,6 +204,11 @@ class _Handler(BaseHTTPRequestHandler):
             )
         )
         path, query = unquote(url.path), parse_qs(url.query)
+        for old, new in hub.renamed.items():
+            if f"/{old}/" in f"{path}/":
+                # As the real one: a path on the same host, the query kept.
+                place = quote(path.replace(old, new, 1)) + (f"?{url.query}" if url.query else "")
+                return self._send(307, b"", {"Location": place})
         if path == "/api/models":
             return self._search(query)
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path):
@@ -247,6 +270,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         oid = "0" * 40 if not file.sha256 and self.server.hub.take(name, "bad-digest") else file.oid
         entry = {"rfilename": name, "size": file.size, "blobId": oid}
+        if not self.server.hub.digests:
+            return {"rfilename": name, "size": file.size}
         return entry | ({"lfs": lfs} if file.sha256 else {})
 
     def _entry(self, name: str, file: Stored) -> dict[str, Any]:
@@ -256,7 +281,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _resolve(self, repository: str, revision: str, name: str, *, cdn: bool) -> None:
         hub = self.server.hub
-        file = hub.files(repository).get(name) if repository in hub.repositories() else None
+        if repository not in hub.repositories():
+            return self._error(401, "RepoNotFound", "Repository not found")
+        file = hub.files(repository).get(name)
         if file is None or hub.take(name, "gone"):
             return self._error(404, "EntryNotFound", "Entry not found")
         if revision not in ("main", hub.commit(repository)):
@@ -268,6 +295,15 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": hub.commit(repository)}
         if file.sha256:
             headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(file.size)}
+        if file.sha256 and hub.xet and not cdn:
+            token = f"{hub.endpoint}/api/models/{repository}/xet-read-token/{revision}"
+            headers |= {
+                "X-Xet-Hash": hashlib.sha256(etag.encode()).hexdigest(),
+                "Link": f'<{token}>; rel="xet-auth", <{hub.cdn}/xet>; '
+                'rel="xet-reconstruction-info"',
+                "Location": f"{hub.cdn}/cdn{quote(urlsplit(self.path).path)}",
+            }
+            return self._send(302, b"", headers)
         if not cdn and hub.take(name, "redirect"):
             headers["Location"] = f"{hub.cdn}/cdn{quote(urlsplit(self.path).path)}"
             return self._send(302, b"", headers)
@@ -287,11 +323,21 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {begin}-{file.size - 1}/{file.size}"
         if hub.take(name, "flip"):
             data[file.size // 2] ^= 1
+        if hub.take(name, "replaced"):
+            data = bytearray(byte ^ 255 for byte in data)
         if hub.take(name, "long"):
-            return self._send(200, bytes(data) + b"more", headers, length=False)
-        kind = hub.take(name, "short", "stall")
+            return self._send(200, bytes(data) + b"more", headers, False, name)
+        kind = hub.take(name, "short", "stall", "wrong-length", "slow")
         body = bytes(data[begin:])
-        self._send(status, body[: len(body) // 3] if kind else body, headers, len(body))
+        if kind == "slow":
+            self._send(status, b"", headers, len(body))
+            for piece in range(0, len(body), -(-len(body) // PIECES)):
+                self._write(body[piece : piece + -(-len(body) // PIECES)], name)
+                hub.release.wait(PAUSE)
+            return None
+        announced = len(body) + (1000 if kind == "wrong-length" else 0)
+        cut = body[: len(body) // 3] if kind in ("short", "stall") else body
+        self._send(status, cut, headers, announced, name)
         if kind == "stall":
             self.wfile.flush()
             hub.release.wait(30)
@@ -318,12 +364,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps({"error": message}).encode(), headers)
 
     def _send(
-        self, status: int, body: bytes, headers: dict[str, str], length: int | bool = True
+        self,
+        status: int,
+        body: bytes,
+        headers: dict[str, str],
+        length: int | bool = True,
+        name: str = "",
     ) -> None:
         """Answer; `length` is announced: the body's (True), none (False), or another."""
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
+        for key, value in headers.items():
+            self.send_header(key, value)
         if length is False:
             self.send_header("Connection", "close")
             self.close_connection = True
@@ -331,4 +382,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body) if length is True else length))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self._write(body, name)
+
+    def _write(self, body: bytes, name: str) -> None:
+        # Counted first: a client that hangs up has gone on before the write returns.
+        with self.server.hub.lock:
+            self.server.hub.sent[name] += len(body)
+        self.wfile.write(body)
+        self.wfile.flush()

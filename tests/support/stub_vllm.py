@@ -1,6 +1,7 @@
 """A server small enough for tests of everything around it. Speaks the real one's HTTP interface.
 
-STUB_MODE in its environment makes it fail: dies, hangs, chat-500.
+STUB_MODE in its environment makes it fail: dies, hangs, chat-500. So does a line `stub: MODE` in
+the model's README, for tests of one model beside another; `stub: dies-on PORT` spares other ports.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 #: By thinking; the closed think block makes the prompt longer, as with the real template.
 PROMPT_TOKENS = {True: 20, False: 24}
@@ -16,21 +18,24 @@ PROMPT_TOKENS = {True: 20, False: 24}
 
 class Handler(http.server.BaseHTTPRequestHandler):
     thinking = True
-    model = ""
+    models = ()
+    mode = ""
 
     def do_GET(self):
         if self.path == "/health":
             return self.reply(200, {})
         if not self.authorised():
             return self.reply(401, {"error": "Unauthorized"})
-        return self.reply(200, {"data": [{"id": self.model}]})
+        return self.reply(200, {"data": [{"id": name} for name in self.models]})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.authorised():
             return self.reply(401, {"error": "Unauthorized"})
-        if os.environ.get("STUB_MODE") == "chat-500":
+        if self.mode == "chat-500":
             return self.reply(500, {"error": "EngineDeadError"})
+        if body["model"] not in self.models:
+            return self.reply(404, {"error": f"no model {body['model']}"})
         thinking = body.get("chat_template_kwargs", {}).get("enable_thinking", self.thinking)
         message = {"content": None, "reasoning": "Hm."} if thinking else {"content": "Hi"}
         usage = {"prompt_tokens": PROMPT_TOKENS[thinking], "completion_tokens": 1}
@@ -51,20 +56,38 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def mode_of(options):
+    """What the model's README asks for."""
+    try:
+        with Path(options.model, "README.md").open() as card:
+            asked = [line.split()[1:] for line in card if line.startswith("stub: ")]
+    except (OSError, TypeError):
+        return None
+    mode, *ports = asked[0] if asked else [None]
+    return "dies" if mode == "dies-on" and str(options.port) in ports else mode
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--served-model-name")
     parser.add_argument("--default-chat-template-kwargs", default="{}")
+    parser.add_argument("--model")
+    parser.add_argument("--enable-lora", action="store_true")
+    parser.add_argument("--lora-modules", nargs="+", default=[])
     options, _ = parser.parse_known_args()
-    mode = os.environ.get("STUB_MODE")
+    mode = os.environ.get("STUB_MODE") or mode_of(options)
     if mode == "dies":
         sys.exit("ValueError: the stub was told to die")
     if mode == "hangs":
         print("ERROR EngineCore failed to start.", file=sys.stderr, flush=True)
         time.sleep(600)
-    Handler.model = options.served_model_name
+    adapters = [json.loads(text) for text in options.lora_modules if options.enable_lora]
+    for adapter in adapters:
+        Path(adapter["path"], "adapter_config.json").read_text()
+    Handler.models = (options.served_model_name, *(adapter["name"] for adapter in adapters))
+    Handler.mode = mode
     Handler.thinking = json.loads(options.default_chat_template_kwargs).get("enable_thinking", True)
     print("listening", file=sys.stderr, flush=True)
     http.server.ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()

@@ -48,13 +48,25 @@ def test_settings_reach_the_server():
         served_model_name="qwen",
         max_model_len=4096,
         max_num_seqs=8,
+        tensor_parallel_size=2,
+        gpu_memory_utilization=85,
         extra_arguments=("--seed", "0"),
     )
     words = command(config)
     assert (value(words, "--host"), value(words, "--port")) == ("::1", "9000")
     assert value(words, "--served-model-name") == served_name("tiny", config) == "qwen"
     assert (value(words, "--max-model-len"), value(words, "--max-num-seqs")) == ("4096", "8")
+    assert value(words, "--tensor-parallel-size") == "2"
+    assert value(words, "--gpu-memory-utilization") == "0.85"
     assert words[-2:] == ["--seed", "0"]
+
+
+def test_what_was_chosen_about_memory_stands_before_what_the_operator_adds():
+    sizing = ("--max-model-len", "8192")
+    config = ServeConfig(extra_arguments=("--seed", "0"))
+    words = server_command(ENVIRONMENT, SERVER, MODEL, "tiny", config, sizing)
+    assert value(words, "--max-model-len") == "8192"
+    assert words.index("--max-model-len") < words.index("--seed")
 
 
 def test_a_stack_without_thinking_or_parser():
@@ -70,6 +82,8 @@ def test_a_stack_without_thinking_or_parser():
         (("--api-k", "secret"), "--api-key"),  # argparse accepts beginnings
         (("--api_key", "secret"), "--api-key"),  # vLLM's parser accepts underscores
         (("--port", "1"), "--port"),
+        (("--tensor-parallel-size", "2"), "set tensor_parallel_size"),
+        (("--gpu-mem=0.9",), "set gpu_memory_utilization"),
         (("--model=x",), "--model"),
         (("--default-chat-template-kwargs", "{}"), "thinking"),
         (("--load-format", "dummy"), "random weights"),
@@ -89,3 +103,11 @@ def test_arguments_that_are_not_the_administrators_to_set(arguments, why):
 )
 def test_other_arguments_pass(arguments):
     assert tuple(command(ServeConfig(extra_arguments=arguments))[-len(arguments) :]) == arguments
+
+
+def test_code_of_the_model_runs_only_where_the_administrator_says_so():
+    assert "--trust-remote-code" not in command()
+    assert command(ServeConfig(trust_remote_code=True)).count("--trust-remote-code") == 1
+    with pytest.raises(UsageError) as caught:
+        command(ServeConfig(extra_arguments=("--trust-remote-code",)))
+    assert caught.value.mend == "set trust_remote_code"

@@ -20,6 +20,8 @@ CONFIGS = st.builds(
     served_model_name=TEXT,
     max_model_len=NATURAL,
     max_num_seqs=NATURAL,
+    tensor_parallel_size=st.integers(0, 1024),
+    gpu_memory_utilization=st.integers(0, 100),
     start_timeout=st.integers(1, 86400),
     stop_timeout=st.integers(0, 3600),
     extra_arguments=st.lists(TEXT).map(tuple),
@@ -109,3 +111,19 @@ def test_files(tmp_path):
     path.write_bytes(b"# \xff\n")
     with pytest.raises(UsageError, match="not UTF-8"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        # As vLLM's own flag takes it.
+        ("gpu_memory_utilization = 0.9", "must be a whole number, found float"),
+        ("gpu_memory_utilization = 101", "from 0 to 100"),
+        ("tensor_parallel_size = -1", "from 0 to 1024"),
+    ],
+)
+def test_figures_about_gpus(line, words):
+    with pytest.raises(UsageError) as caught:
+        parse(f"{line}\n", "serve.toml")
+    assert "serve.toml:1: " in caught.value.what
+    assert words in caught.value.render()

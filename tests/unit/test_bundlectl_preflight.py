@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 from bundlectl import host as hosts
 from bundlectl.checks import CHECKS, Needs
+from bundlectl.config import ServeConfig
 from bundlectl.host import FileSystem, Host, probe
+from bundlectl.nvidia import MIB, Gpu
 from bundlectl.preflight import examine, refuse, rounded
 from manifests.errors import FilesystemError, TargetError, UsageError
 from manifests.records import to_data
+from manifests.stack import Server
+from tests.unit.test_manifests_fit_answer import shape
 
 GIB = 1 << 30
 DISK = FileSystem("/data", "/dev/sdb1", "ext4", 4096, 10 * GIB, 100_000)
@@ -180,6 +184,105 @@ def test_a_gpu_needs_all_device_nodes():
     assert bad(needs, replace(GOOD, gpu_devices=nodes)) == {}
     found = examine(needs, replace(GOOD, gpu_devices=nodes[1:]))[0]
     assert "/dev/nvidia-uvm" in found.found
+
+
+def on(*gpus, **needs):
+    """A model of 9B on these GPUs."""
+    devices = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+    wanted = {"gpus": ("sm_89",), "served": ("sm_86", "sm_89"), "shape": shape("Qwen3.5-9B")}
+    return replace(NEEDS, **wanted | needs), replace(GOOD, gpu_devices=devices, gpus=gpus)
+
+
+def card(mib=46068, free=45500, capability="8.9"):
+    name = "NVIDIA L4" if mib == 23034 else "NVIDIA L40S"
+    return Gpu("GPU-1", name, mib * MIB, free * MIB, capability)
+
+
+def finding(name, needs, host):
+    return next(found for found in examine(needs, host) if found.name == name)
+
+
+def test_a_model_that_fits_the_host_s_gpus():
+    assert bad(*on(card())) == {}
+    found = finding("model-fit", *on(card()))
+    assert found.found.startswith("NVIDIA L40S: weights 19.30 GB + ")
+    assert "fits, max_model_len 262144" in found.found
+
+
+def test_a_model_that_does_not_fit_is_refused_with_numbers_and_what_would():
+    """Exit code 5, before anything is unpacked."""
+    needs, host = on(card(23034, 22500))
+    assert bad(needs, host) == {"model-fit": "stop"}
+    with pytest.raises(TargetError) as caught:
+        refuse(examine(needs, host))
+    error = caught.value
+    assert "NVIDIA L4: weights 19.30 GB + " in error.what
+    assert "does not fit; weights and overhead take" in error.what
+    assert "are missing" in error.what
+    assert "Qwen/Qwen3.5-4B (9.32 GB of weights)" in error.mend
+    assert "use 2 such GPUs" in error.mend
+    assert bad(*on(card(23034, 22500), card(23034, 22500))) == {}
+    ignored = bad(needs, host, ignore=frozenset({"model-fit"}))
+    assert ignored == {"model-fit": "warn"}
+
+
+def test_memory_that_another_process_holds_is_a_warning():
+    needs, host = on(card(free=40000))
+    assert bad(needs, host) == {"gpu-memory": "warn"}
+    found = finding("gpu-memory", needs, host)
+    assert "41.94 GB of 48.31 GB are free, running programs hold the rest" in found.found
+    assert "with what is free, max_model_len " in found.found
+    assert found.needed == "43.48 GB"
+    found = finding("gpu-memory", *on(card(free=10000)))
+    assert "the model does not fit into what is free" in found.found
+
+
+def test_serve_toml_of_an_earlier_installation_counts():
+    needs, host = on(card(free=40000), settings=ServeConfig(gpu_memory_utilization=70))
+    assert bad(needs, host) == {}
+    needs, host = on(card(), settings=ServeConfig(max_model_len=300_000))
+    assert bad(needs, host) == {"model-fit": "stop"}
+    assert "set max_model_len to 262144" in finding("model-fit", needs, host).mend
+
+
+def test_a_host_without_a_gpu_is_told_the_length():
+    server = Server("s", memory=2 << 30, environment={"VLLM_CPU_KVCACHE_SPACE": "1"})
+    model = shape("Qwen3-8B")
+    needs = replace(NEEDS, shape=model, server=server, memory=model.weights + server.memory)
+    found = finding("model-fit", needs, replace(GOOD, memory=needs.memory))
+    assert found.found.startswith("VLLM_CPU_KVCACHE_SPACE 1 GiB: the stack's own; max_model_len ")
+    assert bad(needs, replace(GOOD, memory=needs.memory - 1)) == {"memory": "stop"}
+
+
+def test_gpus_without_code_for_them():
+    needs, host = on(card(capability="9.0"))
+    assert bad(needs, host) == {"gpu-code": "stop"}
+    found = finding("gpu-code", needs, host)
+    assert (found.found, found.needed) == ("the GPUs are sm_90", "one of: sm_86, sm_89")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "needs"),
+    [
+        ((), {}),  # nvidia-smi is missing
+        ((card(mib=0),), {}),  # MIG
+        ((card(1000),), {"shape": None}),  # another class of model, or an older bundle
+        ((card(capability=""),), {}),
+        ((card(capability="9.0"),), {"served": ()}),
+    ],
+)
+def test_what_is_not_known_is_no_reason_to_refuse(gpus, needs):
+    assert bad(*on(*gpus, **needs)) == {}
+
+
+def test_the_gpus_are_asked_for_only_where_they_matter(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho GPU-1, NVIDIA H200, 143771, 143180, Disabled, 9.0\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert probe(tmp_path).gpus == ()
+    assert [one.name for one in probe(tmp_path, gpus=True).gpus] == ["NVIDIA H200"]
 
 
 def test_worst_first_and_all_of_them_named():
@@ -375,8 +478,16 @@ def test_a_containers_limit_counts(tmp_path, monkeypatch):
     (tmp_path / "a/memory.max").write_text("70000\n")
     (tmp_path / "a/memory.current").write_text("20000\n")
     assert hosts.available_memory(tmp_path) == 50_000
+    # Files that were unpacked just now count as used, and are given up when memory is needed.
+    (tmp_path / "a/memory.stat").write_text(
+        "anon 1000\nfile 15000\ninactive_file 12000\nactive_file 2000\nodd\n"
+    )
+    assert hosts.available_memory(tmp_path) == 64_000
     texts["/proc/self/cgroup"] = "7:cpu,memory:/c\n1:name=systemd:/\n"
     (tmp_path / "memory").mkdir()  # the container's own view: its path is not visible
     (tmp_path / "memory/memory.limit_in_bytes").write_text("900\n")
     (tmp_path / "memory/memory.usage_in_bytes").write_text("1000\n")
     assert hosts.available_memory(tmp_path) == 0
+    stat = "inactive_file 1\ntotal_inactive_file 300\ntotal_active_file 200\n"
+    (tmp_path / "memory/memory.stat").write_text(stat)
+    assert hosts.available_memory(tmp_path) == 400

@@ -16,7 +16,7 @@ ROOMS = {
 OURS = set(ROOMS)
 #: room → (our rooms, third-party packages); None: any.
 ALLOWED: dict[str, tuple[set[str], set[str] | None]] = {
-    "manifests": (set(), {"xxhash", "tqdm"}),
+    "manifests": (set(), {"xxhash", "tqdm", "pyeclib"}),
     "wheelhouse": ({"manifests"}, None),
     "bundler": ({"manifests", "wheelhouse"}, None),
     "bundlectl": ({"manifests"}, {"zstandard"}),
@@ -32,12 +32,13 @@ KEEPERS = {
         "bundler/models/transport.py",
     },
     "cryptography": {"bundler/signing/"},
+    "pyeclib": {"manifests/parity/codec.py"},
     "model_signing": {"bundler/signing/sidecar.py"},
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},
     "zstandard": {
         "bundler/condapackage.py",
         "bundler/pack.py",
-        "installer/bundlectl/unpack.py",
+        "installer/bundlectl/frames.py",
         "wheelhouse/members.py",
     },
 }

@@ -262,7 +262,9 @@ def test_a_class_with_a_vision_part_needs_its_processor(
 def test_pickle_and_code_only_where_allowed(model: Path) -> None:
     (model / "extra.bin").write_bytes(b"x")
     (model / "modeling_x.py").write_text("")
-    edit(model / "config.json", lambda config: config.update(auto_map={"AutoModel": "x.Y"}))
+    edit(
+        model / "config.json", lambda config: config.update(auto_map={"AutoModel": "modeling_x.Y"})
+    )
     text = "\n".join(findings(model))
     assert "extra.bin" in text
     assert "modeling_x.py" in text
@@ -278,6 +280,14 @@ def test_weights_only_as_pickle(model: Path) -> None:
         inspect(files_of(model), left_out=["pytorch_model.bin"])
     assert "only pickles" in caught.value.findings[0]
     assert "--allow-pickle" in caught.value.mend
+    (model / "pytorch_model.bin").write_bytes(bytes(1000))
+    found = inspect(model, Rules(pickle=True))
+    assert (found.weight_bytes, found.parameters) == (1000, 0)
+    assert [risk.path for risk in found.risks] == ["pytorch_model.bin"]
+    index = {"weight_map": {"a": "pytorch_model.bin", "b": "gone.bin"}}
+    (model / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    (finding,) = findings(model, Rules(pickle=True))
+    assert finding.startswith("gone.bin: missing, pytorch_model.bin.index.json names it")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundler.tinymodel.config import ARCHITECTURES
-from manifests.fit import Shape
+from manifests.errors import IntegrityError
+from manifests.fit import Shape, shape_of
 from manifests.fit.tables import tables
+from manifests.records import from_data, to_data
 
 CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
 PUBLISHED = sorted(path.stem for path in CONFIGS.glob("*.json"))
@@ -143,3 +146,41 @@ def test_a_damaged_configuration_never_raises(name, data):
     for weights in (0, 1):
         shape = Shape.from_config(document, weights)
         assert shape is None or shape.layers > 0
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_shape_survives_being_written_into_a_manifest(name):
+    shape = Shape.from_config(config(name), 5)
+    shape.check("bundle.json")
+    assert from_data(Shape, to_data(shape), exact=True) == shape
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kv_heads": 0},
+        {"layers": -1},
+        {"weights": 1 << 60},
+        {"intermediates": ()},
+        {"intermediates": (0,)},
+        {"linear": {"key_heads": 0}},
+        {"vision": {"merge": -2}},
+    ],
+    ids=str,
+)
+def test_measures_that_no_model_has(change):
+    shape = Shape.from_config(config("Qwen3.5-9B"), 5)
+    ((name, value),) = change.items()
+    changed = replace(getattr(shape, name), **value) if isinstance(value, dict) else value
+    with pytest.raises(IntegrityError, match="no model has a"):
+        replace(shape, **{name: changed}).check("bundle.json")
+
+
+def test_the_shape_of_a_folder(tmp_path):
+    assert shape_of(tmp_path) is None
+    (tmp_path / "config.json").write_text(json.dumps(config("Qwen3.5-4B")))
+    (tmp_path / "model.safetensors").write_bytes(bytes(100))
+    assert shape_of(tmp_path) == Shape.from_config(config("Qwen3.5-4B"), 100)
+    for text in ("[]", "{", '{"architectures": ["Other"]}', "[" * 100_000):
+        (tmp_path / "config.json").write_text(text)
+        assert shape_of(tmp_path) is None

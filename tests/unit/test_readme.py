@@ -30,14 +30,15 @@ def test_every_option_exists():
     for command in ("install", "preflight", "ask"):
         with pytest.raises(SystemExit):
             parser().parse_args([command, "--help"])
-    shown = subprocess.run(
-        [sys.executable, "-m", "bundlectl", "install", "--help"],
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'installer'}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    shown += parser().format_help()
+    shown = parser().format_help()
+    for command in ("install", "repair", "use"):
+        shown += subprocess.run(
+            [sys.executable, "-m", "bundlectl", command, "--help"],
+            env={"PYTHONPATH": f"{ROOT}:{ROOT / 'installer'}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
     named = set(re.findall(r"--[a-z][a-z-]+", README))
     named -= {"--fast", "--require-hashes"}  # of ./test and of pip
     assert len(named) > 10
@@ -56,7 +57,7 @@ def test_the_stacks_are_those_that_are_there():
 
 def test_the_commands_of_the_isolated_side_exist():
     for command in re.findall(r"`([a-z]+)`", README.partition("`bin/bundlectl` | ")[2][:120]):
-        assert parser().parse_args([command, *(["text"] if command == "ask" else [])])
+        assert parser().parse_args([command, *(["WORD"] if command in ("ask", "use") else [])])
 
 
 def test_the_places_are_those_of_the_layout():

@@ -1,0 +1,69 @@
+"""One call of bundlectl: its arguments, its voice, its installation."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bundlectl import install
+from bundlectl.layout import Layout, check_prefix, default_prefix
+from manifests.console import Console
+from manifests.errors import UsageError
+from manifests.medium import Medium, NextMedium, no_other_medium
+
+
+def _ask_for(volume: str) -> Path | None:
+    """Ask for the folder where a volume lies now; an empty line gives up."""
+    sys.stderr.write(f"{volume}: put in its medium, and type the folder where it is: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    return Path(answer) if answer else None
+
+
+class Run:
+    """One call: its arguments, its voice, its installation."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.console = Console(quiet=arguments.quiet, json=arguments.json)
+
+    @property
+    def layout(self) -> Layout:
+        """The installation that is meant."""
+        named = self.arguments.prefix
+        return Layout(check_prefix(named if named else default_prefix()))
+
+    @property
+    def media(self) -> Medium:
+        """The medium that install.sh runs from."""
+        if self.arguments.media is None:
+            raise UsageError(
+                "this command needs the bundle's medium", mend="run it as: sh install.sh …"
+            )
+        others = getattr(self.arguments, "volumes_in", [])
+        return Medium(self.arguments.media, tuple(others), self.arguments.manifest)
+
+    @property
+    def next_medium(self) -> NextMedium:
+        """What is asked for a volume that is not at hand."""
+        return _ask_for if getattr(self.arguments, "next_medium", False) else no_other_medium
+
+    def options(self) -> install.Options:
+        """The operator's choices for an install."""
+        arguments = self.arguments
+        ignore = frozenset(arguments.ignore)
+        settings = {"port": arguments.port, "thinking": getattr(arguments, "thinking", None)}
+        chosen = {key: value for key, value in settings.items() if value is not None}
+        return install.Options(ignore, chosen, getattr(arguments, "allow_downgrade", False))
+
+
+def seconds(progress: Callable[[int], None]) -> Callable[[float], None]:
+    """A clock for a counter of whole seconds."""
+    told = 0
+
+    def advance(seconds: float) -> None:
+        nonlocal told
+        progress(int(seconds) - told)
+        told = int(seconds)
+
+    return advance

@@ -1,0 +1,119 @@
+"""The commands about a medium and what is installed from it."""
+
+import contextlib
+
+from bundlectl import config, diagnosis, service
+from bundlectl import install as installing
+from bundlectl import preflight as checking
+from bundlectl import repair as repairing
+from bundlectl import restore as restoring
+from bundlectl.call import Run, seconds
+from bundlectl.outcome import preview
+from bundlectl.servecommands import STARTING, foreground, tell
+from manifests import audit as auditing
+from manifests.bundle import Manifest
+from manifests.console import size
+from manifests.errors import UsageError, from_oserror
+from manifests.exitcodes import ExitCode
+from manifests.medium import vouched
+from manifests.parity import advice
+
+
+def preflight(run: Run) -> int:
+    """Compare what the bundle needs with this host."""
+    report = installing.examine(run.media, run.layout, run.options(), run.next_medium)
+    text = "\n".join(f"{finding.level:>5}  {finding.line()}" for finding in report.findings)
+    run.console.result({"findings": [vars(finding) for finding in report.findings]}, text)
+    checking.refuse(report.findings)
+    return ExitCode.OK
+
+
+def install(run: Run) -> int:
+    """Install the bundle, and put it into service unless told not to."""
+    layout, options, console = run.layout, run.options(), run.console
+    manifest = installing.examine(run.media, layout, options, run.next_medium).manifest
+    console.say(f"{manifest.name} → {layout.prefix}")
+    total = sum(member.size for member in manifest.members)
+    with console.stage(f"verify and unpack {size(total)}", total) as progress:
+        release = installing.install(run.media, layout, options, progress, run.next_medium)
+    if manifest.model_only:
+        return _tell_added(run, release, manifest)
+    if run.arguments.no_start:
+        run.console.result(
+            {"release": release, "prefix": str(layout.prefix)}, f"installed {release}"
+        )
+        return ExitCode.OK
+    settings = config.load(layout.config_file)
+    if run.arguments.foreground:
+        return foreground(run, release, settings)
+    with console.stage(STARTING, unit="s") as progress:
+        started = service.activate(layout, release, settings, seconds(progress))
+    return tell(run, started)
+
+
+def _tell_added(run: Run, release: str, manifest: Manifest) -> int:
+    names = [model.name for model in manifest.models]
+    command = f"'{run.layout.command}' use {names[0]}"
+    run.console.result(
+        {"release": release, "prefix": str(run.layout.prefix), "models": names, "next": command},
+        f"added {', '.join(names)}; what is served stays as it is\nserve it:  {command}",
+    )
+    return ExitCode.OK
+
+
+def audit(run: Run) -> int:
+    """Compare every byte of a medium or an installation with its manifest."""
+    path = run.arguments.path or run.arguments.media or run.layout.prefix
+    others = tuple(run.arguments.volumes_in)
+    try:
+        with run.console.stage(f"audit {path}", auditing.total(path, others)) as progress:
+            report = auditing.audit(path, progress, others)
+    except OSError as error:
+        raise from_oserror(error, "auditing") from error
+    run.console.result(report.as_record(), report.text())
+    if not report.intact and advice.restorable(path):
+        run.console.say(f"mend: {advice.how(path)}")
+    return ExitCode.OK if report.intact else ExitCode.INTEGRITY
+
+
+def repair(run: Run) -> int:
+    """Replace what an audit finds wrong."""
+    arguments, layout, console = run.arguments, run.layout, run.console
+    if arguments.medium is None and arguments.media is None:
+        raise UsageError(
+            "this command needs the bundle's medium",
+            mend="name its folder with --from, or run: sh install.sh repair",
+        )
+    if arguments.medium is None:
+        medium = run.media
+    else:
+        medium = vouched(arguments.medium, tuple(arguments.volumes_in))
+    subject = diagnosis.identify(
+        medium, layout, checked=arguments.medium is None, next_medium=run.next_medium
+    )
+    with contextlib.nullcontext() if arguments.dry_run else installing.locked(layout):
+        with console.stage(f"audit {layout.prefix}", subject.size()) as progress:
+            found = diagnosis.examine(subject, progress)
+        outcome = preview(found, remove_extra=arguments.remove_extra)
+        if not arguments.dry_run:
+            with console.stage(f"mend {len(found.mendable)} findings", outcome.read) as progress:
+                outcome = repairing.mend(
+                    found,
+                    medium,
+                    progress,
+                    remove_extra=arguments.remove_extra,
+                    next_medium=run.next_medium,
+                )
+    console.result(outcome.as_record(), outcome.text())
+    return ExitCode.OK if outcome.intact else ExitCode.INTEGRITY
+
+
+def restore(run: Run) -> int:
+    """Mend a damaged medium from its parity."""
+    arguments, medium = run.arguments, run.media
+    found = restoring.Damaged(
+        (medium.folder, *medium.others), run.next_medium, arguments.trusted_list
+    )
+    restored = restoring.run(found, arguments.target, run.console)
+    run.console.result(restored.as_record(), restored.text())
+    return ExitCode.OK

@@ -1,0 +1,132 @@
+"""The GPUs of this machine, as the driver's own tool says them."""
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Where drivers, WSL and container runtimes put it, beside PATH.
+_PLACES = (
+    "/usr/bin/nvidia-smi",
+    "/usr/lib/wsl/lib/nvidia-smi",
+    "/usr/local/nvidia/bin/nvidia-smi",
+    "/opt/bin/nvidia-smi",
+    "/run/nvidia/driver/usr/bin/nvidia-smi",
+    "/usr/local/bin/nvidia-smi",
+)
+#: Seconds. Without the persistence daemon a driver wakes eight GPUs in about ten.
+_PATIENCE = 30
+#: `nvidia-smi --help-query-gpu`; drivers before 510 don't know the last and answer nothing at all.
+_FIELDS = ("uuid", "name", "memory.total", "memory.free", "mig.mode.current", "compute_cap")
+MIB = 1 << 20
+#: Seconds between two looks at memory that is being given back, and looks that show no change.
+_PAUSE, _UNCHANGED = 0.5, 4
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU that programs started here can use."""
+
+    uuid: str
+    name: str
+    memory: int  # bytes, all of it; 0 where it is not said (MIG, memory shared with the processor)
+    free: int = 0  # bytes, now
+    capability: str = ""  # "9.0"; empty where the driver does not say
+
+
+def gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Ask nvidia-smi; none where it is missing, fails or hangs.
+
+    What CUDA_VISIBLE_DEVICES in `environ` hides is left out.
+    """
+    tool = shutil.which("nvidia-smi", path=environ.get("PATH", "")) or next(
+        (place for place in _PLACES if Path(place).exists()), ""
+    )
+    if not tool:
+        return ()
+    for fields in (_FIELDS, _FIELDS[:-1], _FIELDS[:4]):
+        if found := parse(_ask(tool, fields)):
+            return visible(found, environ.get("CUDA_VISIBLE_DEVICES"))
+    return ()
+
+
+def settled(environ: Mapping[str, str], enough: Callable[[Gpu], bool]) -> tuple[Gpu, ...]:
+    """As `gpus`, once the driver has taken back what a server that has just ended held.
+
+    Waits only while a GPU has not `enough` free memory, and not for long where nothing changes.
+    """
+    found, same = gpus(environ), 0
+    while same < _UNCHANGED and not all(map(enough, found)):
+        time.sleep(_PAUSE)
+        now = gpus(environ)
+        same = same + 1 if now == found else 0
+        found = now
+    return found
+
+
+def _ask(tool: str, fields: Sequence[str]) -> str:
+    command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return ""
+    try:
+        output, _ = process.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        # Not waited for: with a stuck driver it can't be killed.
+        process.kill()
+        return ""
+    return output.decode("utf-8", "replace") if process.returncode == 0 else ""
+
+
+def parse(text: str) -> tuple[Gpu, ...]:
+    """Read what nvidia-smi prints for the fields above, one GPU a line; other lines are no GPUs."""
+    found = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) < 4 or not cells[0].startswith("GPU-"):
+            continue
+        sliced = "enabled" in (cell.lower() for cell in cells[4:5])
+        capability = cells[5] if len(cells) > 5 and cells[5].replace(".", "").isdecimal() else ""
+        memory = 0 if sliced else _bytes(cells[2])
+        found.append(Gpu(cells[0], cells[1], memory, _bytes(cells[3]), capability))
+    return tuple(found)
+
+
+def _bytes(mib: str) -> int:
+    with contextlib.suppress(ValueError):
+        return max(0, int(mib)) * MIB
+    return 0  # "[N/A]"
+
+
+def visible(found: Sequence[Gpu], chosen: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; None where it is not set.
+
+    CUDA C++ Programming Guide, "CUDA Environment Variables": numbers, or beginnings of names such
+    as GPU-8932f937; whatever follows an entry that is neither is left out.
+    """
+    if chosen is None:
+        return tuple(found)
+    kept: list[Gpu] = []
+    for entry in (part.strip() for part in chosen.split(",")):
+        if entry.isdecimal() and int(entry) < len(found):
+            kept.append(found[int(entry)])
+        elif entry.startswith("GPU-"):
+            kept += [one for one in found if one.uuid.startswith(entry)][:1]
+        else:
+            break
+    return tuple(dict.fromkeys(kept))
+
+
+def alike(found: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """The GPUs that one server can share: those of the product with the most memory in all."""
+    products: dict[tuple[str, int], list[Gpu]] = {}
+    for one in found:
+        products.setdefault((one.name, one.memory), []).append(one)
+    groups = sorted(products.values(), key=lambda group: -sum(one.memory for one in group))
+    return tuple(groups[0]) if groups else ()
