@@ -95,18 +95,18 @@ def examine(
 def install(
     media: Medium,
     layout: Layout,
+    report: Report,
     options: Options,
     progress: Callable[[int], None],
     next_medium: NextMedium = no_other_medium,
 ) -> str:
     """Install a bundle; gives the release's name. Continues where an earlier run was interrupted.
 
-    A release that is there already is audited, and replaced where it is damaged. It is complete but
-    not in service afterwards. Raises the errors of preflight and Unpacker, and UsageError where
-    another install works on the same prefix, a damaged release is being served, or a newer bundle
-    of the product was installed before.
+    `report` is what `examine` said of it, with the same options. A release that is there already is
+    audited, and replaced where it is damaged. It is complete but not in service afterwards. Raises
+    the errors of preflight and Unpacker, and UsageError where another install works on the same
+    prefix, a damaged release is being served, or a newer bundle was installed before.
     """
-    report = examine(media, layout, options, next_medium)
     preflight.refuse(report.findings)
     layout.create()
     release = bundle.release_id(report.manifest.name, media.manifest_sha256)

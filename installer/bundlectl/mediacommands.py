@@ -31,11 +31,12 @@ def preflight(run: Run) -> int:
 def install(run: Run) -> int:
     """Install the bundle, and put it into service unless told not to."""
     layout, options, console = run.layout, run.options(), run.console
-    manifest = installing.examine(run.media, layout, options, run.next_medium).manifest
+    report = installing.examine(run.media, layout, options, run.next_medium)
+    manifest = report.manifest
     console.say(f"{manifest.name} → {layout.prefix}")
     total = sum(member.size for member in manifest.members)
     with console.stage(f"verify and unpack {size(total)}", total) as progress:
-        release = installing.install(run.media, layout, options, progress, run.next_medium)
+        release = installing.install(run.media, layout, report, options, progress, run.next_medium)
     if manifest.model_only:
         return _tell_added(run, release, manifest)
     if run.arguments.no_start:
