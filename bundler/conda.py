@@ -9,11 +9,12 @@ import errno
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from rattler import (
     Gateway,
@@ -53,6 +54,9 @@ CONDA_FORGE = "https://conda.anaconda.org/conda-forge"
 #: The channel that is made from this machine's interpreter; see bundler.hostchannel.
 HOST = "host"
 
+T = TypeVar("T")
+#: Loops of interrupted work, which have to outlive the threads that call into them.
+_INTERRUPTED: list[asyncio.AbstractEventLoop] = []
 #: The oldest kernel that RHEL 8 and its kin run; conda-forge's packages ask for less.
 _LINUX = "4.18"
 _WAYS_OUT = (
@@ -115,7 +119,7 @@ def solve(
     """
     try:
         with _index_cache(source, cache) as kept:
-            records = asyncio.run(_solve(source, specs, target, kept, offline))
+            records = _run(_solve(source, specs, target, kept, offline))
     except GatewayError as error:
         raise _unreachable(source, error, offline) from None
     except SolverError as error:
@@ -123,6 +127,29 @@ def solve(
     except (InvalidMatchSpecError, InvalidChannelError) as error:
         raise UsageError(_line(error)) from None
     return tuple(sorted((_locked(source, record) for record in records), key=lambda p: p.name))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, but an interrupted loop stays open.
+
+    py-rattler's own threads go on for a moment and call into it: closed, it would answer with a
+    traceback on the terminal.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    try:
+        result = loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        _INTERRUPTED.append(loop)
+        task.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            loop.run_until_complete(task)
+        raise
+    except BaseException:
+        loop.close()
+        raise
+    loop.close()
+    return result
 
 
 @contextmanager
@@ -236,7 +263,7 @@ def create(packages: Sequence[CondaPackage], prefix: Path, store: Store, cache: 
     try:
         archives.mkdir(parents=True, exist_ok=True)
         paths = [_named(package, store, archives) for package in packages]
-        asyncio.run(_install(paths, prefix, cache / "packages"))
+        _run(_install(paths, prefix, cache / "packages"))
         _name_origins(packages, prefix)
     except OSError as error:
         raise from_oserror(error, "creating the conda environment") from error

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import agreement, attention, building, conda, gates, media, newfolder, parity, parts
+from bundler import agreement, attention, building, conda, gates, media, parity, parts
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
 from bundler.parts import Taken
 from bundler.refetch import refetcher
 from bundler.request import Request
 from bundler.workshop import Workshop
-from manifests import FORMAT_VERSION, __version__, bundle
+from manifests import FORMAT_VERSION, __version__, bundle, newfolder
 from manifests.bundle import Manifest, Member, Needs
 from manifests.choice import driver_needed
 from manifests.console import Console

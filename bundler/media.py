@@ -14,16 +14,16 @@ from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
-from bundler.newfolder import new_folder
 from bundler.pieces import Pieces
 from manifests import archive, bundle, sums
 from manifests.digests import Readable, chunks, sha256
 from manifests.errors import FilesystemError, IntegrityError, UsageError, from_oserror
+from manifests.medium import INSTALLER
+from manifests.newfolder import new_folder
 from manifests.parity.names import RESTORER
 
 #: Gives a member's bytes from an offset on; called when its turn comes.
 Opener = Callable[[int], "Iterator[memoryview]"]
-INSTALLER = "install.sh"
 #: What a bundle's folder may hold; see `write`, and volumes and signatures beside it.
 _OURS = re.compile(
     rf"{re.escape(INSTALLER)}|{sums.FILE_NAME}(\.sig|\.copy)?|model\.sig|.+\.tar(\.\d+)?"

@@ -12,19 +12,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler.carried import look
-from bundler.newfolder import sync_folder
+from bundler.carried import look, medium_of
 from bundler.paritycode import code, digests_of
 from bundler.paritylayout import layout
 from manifests import bundle, medium, sums
 from manifests.console import Console, Progress, ignore_progress
 from manifests.digests import hash_file
-from manifests.errors import IntegrityError, UsageError, from_oserror
+from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.lock import Lock
 from manifests.medium import INSTALLER
+from manifests.newfolder import sync_folder
 from manifests.parity import front
 from manifests.parity.finish import write_at
-from manifests.parity.names import RESTORER, beside, head_name
+from manifests.parity.names import RESTORER, belongs, head_name
 from manifests.parity.scheme import MOST_PARITY
 from manifests.signature import FILE_NAME as SIGNATURE
 from manifests.signature import SIDECAR
@@ -64,7 +64,7 @@ def reads(folder: Path) -> int:
     try:
         pieces = medium.Medium(folder).pieces()
         return 2 * sum((folder / piece.name).stat().st_size for piece in pieces)
-    except (IntegrityError, OSError):
+    except (BundleError, OSError):
         return 0
 
 
@@ -84,7 +84,7 @@ def add(folder: Path, percent: int, progress: Progress = ignore_progress) -> Mad
 
 
 def _add(folder: Path, percent: int, progress: Progress) -> Made:
-    found = look(medium.vouched(folder))
+    found = look(medium_of([folder]))
     _check_runtime(found.manifest)
     listed = found.medium.listed()
     plan = layout(found, percent)
@@ -103,7 +103,7 @@ def _add(folder: Path, percent: int, progress: Progress) -> Made:
         more = {RESTORER: (folder / INSTALLER).read_bytes()}
         with (folder / first).open("rb") as source:
             more[head_name(first)] = source.read(plan.head)
-        digests = {name: digest for name, digest in listed.items() if not beside(name)}
+        digests = {name: digest for name, digest in listed.items() if not belongs(name, first)}
         digests |= {name: hash_file(_draft(folder, name)) for name in drafts}
         digests |= {name: bundle.digest_of(data) for name, data in more.items()}
         for name, data in more.items():
@@ -116,7 +116,7 @@ def _add(folder: Path, percent: int, progress: Progress) -> Made:
     _write(folder, sums.FILE_NAME, listing, 0o644)
     for path in list(folder.iterdir()):  # of earlier parity in other files, and of killed runs
         name = path.name.removeprefix(".").removesuffix(".partial")
-        if path.name not in digests and beside(name):
+        if path.name not in digests and belongs(name, first):
             path.unlink()
     sync_folder(folder)
     files = (*drafts, *more)

@@ -122,8 +122,9 @@ class Pieces:
 
     def _there(self, number: int) -> int:
         """Bytes of the archive in a file; 0 where it can't be one of these."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would never end
         try:
-            handle = os.open(self._folder / self.names[number], os.O_RDONLY | os.O_NOFOLLOW)
+            handle = os.open(self._folder / self.names[number], flags)
         except OSError:
             return 0
         with FileIO(handle) as file:

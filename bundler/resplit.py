@@ -14,13 +14,13 @@ from pathlib import Path
 
 from bundler import media
 from bundler.carried import Carried
-from bundler.newfolder import new_folder
 from bundler.pieces import Pieces
 from manifests import sums
 from manifests.console import ignore_progress
 from manifests.digests import Readable, chunks
 from manifests.errors import Damage, IntegrityError, UsageError, from_oserror
 from manifests.medium import INSTALLER, ArchiveStream, Medium, archive_of
+from manifests.newfolder import new_folder
 from manifests.parity.names import beside as for_restoring
 from manifests.reader import COPY_AGAIN, BundleReader
 from manifests.signature import SIDECAR

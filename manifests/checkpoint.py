@@ -30,6 +30,8 @@ from manifests.shards import (
 )
 
 CONFIG = "config.json"
+#: NVIDIA ModelOpt states the quantisation here; vLLM reads it (vllm/transformers_utils/config.py).
+_QUANTISATION = "hf_quant_config.json"
 #: Each set of files is a tokenizer.
 TOKENIZERS = (
     frozenset({"tokenizer.json"}),
@@ -109,7 +111,7 @@ def inspect(
         *check_tensors(headers, index),
     ]
     # What is missing or damaged explains every difference between weights and configuration.
-    findings = findings or list(configured.check(config, tensors))
+    findings = findings or list(configured.check(config, tensors, quantised=_QUANTISATION in files))
     refuse(f"{where}: this model can't be served as it is", findings)
     return _describe(files, documents, documents[CONFIG], tensors, tuple(headers))
 

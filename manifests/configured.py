@@ -36,13 +36,17 @@ def vocabulary_of(config: Mapping[str, Any]) -> int:
     return size if type(size) is int and size > 0 else 0
 
 
-def check(config: Any, tensors: Iterable[Tensor]) -> Iterator[Finding]:
-    """Compare what can be compared; nothing is said of what the configuration does not state."""
+def check(config: Any, tensors: Iterable[Tensor], *, quantised: bool = False) -> Iterator[Finding]:
+    """Compare what can be compared; nothing is said of what the configuration does not state.
+
+    `quantised` says that another file states the quantisation.
+    """
     tensors = list(tensors)
     if not isinstance(config, dict) or not tensors:
         return
     text = text_of(config)
-    yield from _check_types(text, tensors)
+    if not quantised:
+        yield from _check_types(text, tensors)
     for tensor in tensors:
         found = _EMBEDDING.fullmatch(tensor.name)
         if found and tensor.dtype in _PLAIN and len(tensor.shape) == 2:

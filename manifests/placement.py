@@ -19,6 +19,8 @@ ENVIRONMENT, RUNTIME = "env", "runtime"
 RECEIPTS = Path("state/receipts")
 #: What an interrupted install leaves ends in this, and is continued or replaced by the next.
 PARTIAL = ".partial"
+#: What mends an installation.
+REPAIR = "sh install.sh repair, from the bundle's medium (or: bundlectl repair --from MEDIA)"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,11 @@ def load_receipt(path: Path) -> Receipt:
     try:
         return from_data(Receipt, canonical.loads(regular.read(path)), path.name, exact=True)
     except ValueError as error:
-        raise IntegrityError(f"{path}: not a receipt ({error})") from None
+        # Only install.sh can say which manifest is meant, where the receipt can't.
+        raise IntegrityError(
+            f"{path}: not a receipt ({error})",
+            mend="sh install.sh repair, from the bundle's medium",
+        ) from None
 
 
 def installed_releases(prefix: Path) -> list[str]:
@@ -83,14 +89,12 @@ def load_manifest(prefix: Path, release: str) -> tuple[bundle.Manifest, str]:
     try:
         data = regular.read(path, archive.MANIFEST_LIMIT)
     except OSError as error:
-        raise IntegrityError(
-            f"{path}: {error.strerror}", mend="install the bundle again: sh install.sh"
-        ) from None
+        raise IntegrityError(f"{path}: {error.strerror}", mend=REPAIR) from None
     digest = bundle.digest_of(data)
     if digest != receipt.manifest_sha256:
         raise IntegrityError(
             f"{path}: sha256 {digest}, the receipt says {receipt.manifest_sha256}",
-            mend="install the bundle again: sh install.sh",
+            mend=REPAIR,
         )
     return bundle.parse(data), digest
 

@@ -45,12 +45,12 @@ def risks_of(names: Collection[str], documents: Mapping[str, Any]) -> tuple[Risk
 
 def is_pickle(name: str) -> bool:
     """Whether a file's format can run code when it is loaded."""
-    return PurePosixPath(name).suffix in _PICKLES
+    return PurePosixPath(name).suffix.lower() in _PICKLES
 
 
 def is_code(name: str) -> bool:
     """Whether a file is code."""
-    return PurePosixPath(name).suffix in _CODE
+    return PurePosixPath(name).suffix.lower() in _CODE
 
 
 def references(documents: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

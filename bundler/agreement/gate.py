@@ -69,7 +69,7 @@ def _server(wheels: Sequence[Wheel], workshop: Workshop) -> _Server | None:
     for wheel in wheels:
         if wheel.name in _SERVERS and workshop.store.has(wheel.sha256):
             try:
-                known = registry.read(workshop.store.path(wheel.sha256))
+                known = registry.read(workshop.store.verified(wheel.sha256, wheel.filename))
             except OSError as error:
                 raise from_oserror(error, "reading the server's wheel") from error
             if known is not None:

@@ -69,8 +69,8 @@ def wheels_for(wheels: Sequence[Wheel], workshop: Workshop) -> tuple[Wheel, ...]
     while waiting:
         name = waiting.pop()
         if name in known and name not in found:
-            found[name] = known[name]
-            waiting += _required(workshop.store.path(known[name].sha256))
+            wheel = found[name] = known[name]
+            waiting += _required(workshop.store.verified(wheel.sha256, wheel.filename))
     return tuple(sorted(found.values(), key=lambda wheel: wheel.name))
 
 
@@ -170,6 +170,8 @@ def _run(python: Path, folder: Path, scratch: Path) -> Answer:
         )
     except subprocess.TimeoutExpired:
         return Answer(error=f"no answer within {_PATIENCE} seconds")
+    except OSError as error:  # a Python that is for another machine
+        return Answer(error=str(error))
     try:
         # What libraries print comes before it.
         return from_data(Answer, json.loads(done.stdout.splitlines()[-1]), "the tokenizer's answer")

@@ -7,6 +7,8 @@ import click
 
 from bundler.options import EXIT_CODES, voice
 from manifests.console import Console
+from manifests.errors import UsageError
+from manifests.names import DIGEST
 from manifests.parity import restore
 from manifests.parity.shelf import Shelf
 
@@ -43,6 +45,11 @@ def command(
     What can't be read counts as missing. All of the new folder is proven against SHA256SUMS; where
     too much is lost, nothing is left behind.
     """
+    if trust_digest and not DIGEST.fullmatch(trust_digest):
+        raise UsageError(
+            "--trust-digest: not 64 hex digits in lower case",
+            mend="give what sha256sum printed for SHA256SUMS where the bundle was made",
+        )
     with closing(Shelf((place, *volumes_in))) as shelf:
         scheme = restore.find(shelf)
         with console.stage(f"restore {place}", restore.size_of(scheme)) as progress:

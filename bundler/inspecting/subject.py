@@ -57,10 +57,15 @@ class Subject:
 
 def find_or_lock(path: Path, volumes_in: Sequence[Path] = ()) -> Subject:
     """As `find`; besides, a lock that `bundle lock` wrote."""
-    if path.is_file() and path.read_bytes()[:1] == b"{":
+    if path.is_file() and _starts_as_json(path):
         data = path.read_bytes()
         return Subject(LOCK, path, bundle.digest_of(data), None, lock.parse(data, str(path)))
     return find(path, volumes_in)
+
+
+def _starts_as_json(path: Path) -> bool:
+    with path.open("rb") as handle:  # a volume of many gigabytes, maybe
+        return handle.read(1) == b"{"
 
 
 def find(path: Path, volumes_in: Sequence[Path] = ()) -> Subject:
@@ -169,7 +174,7 @@ def _installed(prefix: Path, release: str) -> Subject:
 
 
 def _read(path: Path, expected: str) -> bytes:
-    mend = "install the bundle again: sh install.sh"
+    mend = placement.REPAIR
     try:
         data = path.read_bytes()
     except OSError as error:

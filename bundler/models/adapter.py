@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bundler.models.folder import hash_locked, plain_name
 from bundler.models.hub import HubSource
-from bundler.models.resolve import hub_reference
+from bundler.models.resolve import expanded, hub_reference
 from bundler.models.selection import PAPERS, check_names
 from bundler.models.source import changed
 from manifests import adapter, canonical, digests
@@ -128,14 +128,14 @@ def resolve_adapter(
     """
     place, name = text, ""
     # A folder's own name may hold "=".
-    if not Path(text).expanduser().is_dir() and (named := _NAMED.fullmatch(text)):
+    if not expanded(text).is_dir() and (named := _NAMED.fullmatch(text)):
         place, name = named["place"], named["name"]
     if name and not MEDIA_NAME.fullmatch(name):
         raise UsageError(
             f"--lora {text}: {name!r} can't be the name of an adapter",
             mend="letters, digits and . _ + @ -, starting with a letter or digit",
         )
-    folder = Path(place).expanduser()
+    folder = expanded(place)
     if place and folder.is_dir():
         return FolderAdapter(folder.absolute(), name or plain_name(folder.resolve().name))
     repository, revision = hub_reference(place)

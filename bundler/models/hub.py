@@ -160,13 +160,13 @@ class HubSource:
         return tuple(job.result() for job in jobs)
 
     def _fetch(self, model: Model, file: ModelFile, progress: Progress, stop: Event) -> ModelFile:
-        if not file.sha256:
+        if not file.sha256 and not self.offline:
             done = self.small(model, file)
             progress(file.size)
             return done
         if made := extras.pointer(file.path, [other.path for other in model.files]):
             self.store.adopt(io.BytesIO(made))
-        if self.store.intact(file.sha256, file.path, progress):
+        if file.sha256 and self.store.intact(file.sha256, file.path, progress):
             return file
         if self.offline:
             raise SourceError(

@@ -1,5 +1,6 @@
 """From what a person types to a source: a folder, `ORG/NAME[@REVISION]`, a family's short name."""
 
+import os
 import re
 from pathlib import Path
 
@@ -21,6 +22,11 @@ _REPOSITORY = re.compile(
 _PATH_LIKE = ("/", "./", "../", "~")
 
 
+def expanded(text: str) -> Path:
+    """A path as a person writes it; `~` stays where there is no such user."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises RuntimeError there
+
+
 def resolve(
     model: str,
     store: Store,
@@ -37,7 +43,7 @@ def resolve(
     for what is no name.
     """
     rules = rules or Rules()
-    path = Path(model).expanduser()
+    path = expanded(model)
     if model and path.is_dir():
         return folder_source(path, rules)
     if path.is_file():

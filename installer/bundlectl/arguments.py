@@ -183,7 +183,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--next-medium", action="store_true", help="ask for files that are not at hand"
     )
-    sub.add_argument("--trusted-list", default="", help=argparse.SUPPRESS)
+    sub.add_argument("--trusted-list", help=argparse.SUPPRESS)
     return whole
 
 

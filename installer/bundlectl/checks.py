@@ -18,6 +18,7 @@ from manifests.console import size
 from manifests.errors import BundleError, FilesystemError, TargetError
 from manifests.fit import UTILIZATION, Shape
 from manifests.fit.memory import free_share
+from manifests.fit.tables import tables
 from manifests.stack import Server
 
 STOP, WARN, INFO, OK = "stop", "warn", "info", "ok"
@@ -220,7 +221,9 @@ def _driver(needs: Needs, host: Host) -> Verdict:
 
 
 def _gpu_code(needs: Needs, host: Host) -> Verdict:
-    found = sorted({f"sm_{one.capability.replace('.', '')}" for one in host.gpus if one.capability})
+    found = sorted(
+        {f"sm_{one.capability.replace('.', '')}" for one in alike(host.gpus) if one.capability}
+    )
     lacking = [name for name in found if name not in needs.served]
     return Verdict(
         not needs.served or not lacking,
@@ -239,10 +242,12 @@ def _model_fit(needs: Needs, host: Host) -> Verdict:
     """By the GPUs' whole memory: what is free at the moment is another check's."""
     if needs.gpus == (gpu.CPU,):
         return _model_fit_on_cpu(needs, host)
+    # A share of each GPU's memory is never a program's.
+    idle = [replace(one, free=max(0, one.memory - tables().overhead.reserved)) for one in host.gpus]
     try:
-        found = _sized(needs, [replace(one, free=one.memory) for one in host.gpus])
+        found = _sized(needs, idle)
     except TargetError as error:
-        numbers = f"{products(alike(host.gpus))}: {'; '.join(error.findings)}"
+        numbers = f"{products(alike(host.gpus))}: {'; '.join(error.findings or (error.what,))}"
         return Verdict(False, numbers, "room for the model and its cache", error.mend)
     if found.answer is None:
         return Verdict(True, "; ".join(found.reasons))
@@ -250,6 +255,8 @@ def _model_fit(needs: Needs, host: Host) -> Verdict:
 
 
 def _model_fit_on_cpu(needs: Needs, host: Host) -> Verdict:
+    if not needs.memory:
+        return Verdict(True, "not asked: nothing is started")
     if host.memory < needs.memory:
         return Verdict(True, "see memory")
     found = on_cpu(needs.shape, needs.server, needs.settings, host.memory, strict=False)

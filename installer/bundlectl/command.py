@@ -52,7 +52,7 @@ def server_command(
     among the arguments, which everybody can read. Raises UsageError where serve.toml repeats an
     argument that is set here.
     """
-    _check(config.extra_arguments)
+    check_arguments(config.extra_arguments)
     pairs = [
         ("--model", str(model)),
         ("--served-model-name", served_name(name, config)),
@@ -105,7 +105,11 @@ def served_name(name: str, config: ServeConfig) -> str:
     return config.served_model_name or name
 
 
-def _check(arguments: tuple[str, ...]) -> None:
+def check_arguments(arguments: tuple[str, ...]) -> None:
+    """Refuse arguments that are not the operator's to give.
+
+    Raises UsageError.
+    """
     for place, argument in enumerate(arguments):
         option, _, value = argument.partition("=")
         option = option.replace("_", "-")

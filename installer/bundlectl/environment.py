@@ -109,7 +109,7 @@ def server_environment(
     which `{environment}` stands for that folder.
     Raises UsageError where serve.toml sets a variable that is not its to set.
     """
-    _check(config)
+    check(config)
     temporary = str(temporary_folder(layout))
     variables = {name: value for name, value in inherited.items() if _INHERITED.fullmatch(name)}
     variables |= _FIXED
@@ -132,7 +132,11 @@ def server_environment(
     return variables
 
 
-def _check(config: ServeConfig) -> None:
+def check(config: ServeConfig) -> None:
+    """Refuse variables that are not the operator's to set.
+
+    Raises UsageError.
+    """
     for name, value in config.environment.items():
         if not _NAME.fullmatch(name) or "\0" in value:
             why = "that is no name and value of an environment variable"

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bundlectl import apikey, config, host, models, preflight, sequence
+from bundlectl import apikey, config, environment, host, models, preflight, sequence
+from bundlectl.command import check_arguments
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
 from bundlectl.unpack import StaleStart, Unpacker, sync
 from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
-from manifests.errors import TargetError, UsageError, from_oserror
+from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
 from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
 from manifests.reader import BundleReader
 
@@ -82,6 +83,9 @@ def examine(
     Raises IntegrityError where the manifest is not the one that install.sh names.
     """
     _check_chosen(layout, options)
+    settings = _settings(layout, options)  # wrong ones are told before gigabytes are unpacked
+    check_arguments(settings.extra_arguments)
+    environment.check(settings)
     with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
         reader = BundleReader(stream, media.manifest_sha256)
     if reader.manifest.model_only:
@@ -121,8 +125,9 @@ def install(
             _unpack(media, layout, intact, progress, next_medium)
         # Before the receipt: a kill in between leaves no complete release that isn't counted.
         write_whole(sequence.path_of(layout), highest.dump(), 0o644)
-        if not receipt.exists():
-            if not report.manifest.model_only:
+        known = _known(receipt)
+        if known is None or not options.ignore <= set(known.ignored):
+            if known is None and not report.manifest.model_only:
                 relocate(layout.environment(release))
             _write_receipt(layout, release, media.manifest_sha256, options)
         _remove(journal_path(layout.prefix, media.manifest_sha256))
@@ -242,6 +247,13 @@ def _intact_parts(layout: Layout, manifest: bundle.Manifest) -> frozenset[str]:
     )
 
 
+def _known(path: Path) -> placement.Receipt | None:
+    """A receipt that is there and can be read."""
+    with contextlib.suppress(OSError, IntegrityError):
+        return placement.load_receipt(path)
+    return None
+
+
 def _refuse_in_use(
     layout: Layout, release: str, manifest: bundle.Manifest, intact: frozenset[str]
 ) -> None:
@@ -250,7 +262,9 @@ def _refuse_in_use(
     if not status.running or status.service is None:
         return
     damaged = [part.folder for part in manifest.parts() if part.folder not in intact]
-    served = [f"the folder {folder}" for folder in damaged if folder in status.service.folders]
+    # An older program did not write them down.
+    folders = status.service.folders or [part.folder for part in manifest.parts()]
+    served = [f"the folder {folder}" for folder in damaged if folder in folders]
     if status.service.release == release:
         served.insert(0, f"the release {release}")
     if served:

@@ -332,6 +332,8 @@ choose_start() {
   start=$ARCHIVE
   [ -n "$restoring" ] || return 0
   for start in "$base.head" "$ARCHIVE"; do
+    # A pipe would never end.
+    [ -f "$here/$start" ] && [ ! -h "$here/$start" ] || continue
     digest=$(tar -xO -f "$here/$start" runtime.tar.gz 2>/dev/null | sha256sum) || continue
     [ "${digest%% *}" != "$RUNTIME_SHA256" ] || return 0
   done
@@ -425,8 +427,9 @@ main() {
   check_list
   choose_start
   start_runtime
-  if [ -n "$restoring" ] && [ -n "$trusted$verified" ]; then
-    digest_of "$list"
+  if [ -n "$restoring" ]; then
+    digest=
+    [ -z "$trusted$verified" ] || digest_of "$list"
     set -- "$@" --trusted-list "$digest"
   fi
   # From here on bundlectl takes the signals, and removes the folder when it ends.

@@ -22,10 +22,11 @@ def journal_path(prefix: Path, manifest_sha256: str) -> Path:
     return prefix / "state/journal" / f"{manifest_sha256}.txt"
 
 
-def forget_all(prefix: Path) -> None:
-    """Remove the journals of all bundles. Call it before anything that they may name goes away."""
-    for path in journal_path(prefix, "").parent.glob("*.txt"):
-        path.unlink()
+def forget_others(journal: Path) -> None:
+    """Remove the journals of other bundles: they may name files that this one writes anew."""
+    for path in journal.parent.glob("*.txt"):
+        if path != journal:
+            path.unlink()
 
 
 class Journal:

@@ -112,6 +112,11 @@ def repair(run: Run) -> int:
 def restore(run: Run) -> int:
     """Mend a damaged medium from its parity."""
     arguments, medium = run.arguments, run.media
+    if arguments.trusted_list is None:  # install.sh took it for another command, and told no list
+        raise UsageError(
+            "restore has to be the first word",
+            mend="run it as: sh install.sh restore --to FOLDER …",
+        )
     found = restoring.Damaged(
         (medium.folder, *medium.others), run.next_medium, arguments.trusted_list
     )

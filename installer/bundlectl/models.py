@@ -80,7 +80,7 @@ def installed(layout: Layout) -> tuple[Installed, ...]:
     for name in placement.installed_releases(layout.prefix):
         try:
             manifest, _ = placement.load_manifest(layout.prefix, name)
-        except IntegrityError:
+        except (IntegrityError, UsageError):  # UsageError: of a later format
             continue
         found += of_bundle(name, manifest)
     return tuple(found)
@@ -222,7 +222,7 @@ def check_complete(layout: Layout, model: Installed) -> None:
                 f"{folder}: the model is not complete",
                 findings=wrong,
                 why="a server started with it would answer nonsense, or not at all",
-                mend="see all of it with: bundlectl audit; then install the bundle again",
+                mend=f"see all of it with: bundlectl audit; then: {placement.REPAIR}",
             )
         if isinstance(part.item, ServedAdapter):
             adapter.inspect(files_of(folder), str(folder))
@@ -237,7 +237,10 @@ def check_addition(layout: Layout, manifest: Manifest) -> None:
     """
     there = []
     for name in placement.installed_releases(layout.prefix):
-        release, _ = placement.load_manifest(layout.prefix, name)
+        try:
+            release, _ = placement.load_manifest(layout.prefix, name)
+        except (IntegrityError, UsageError):
+            continue
         if can_serve(release, manifest):
             return
         if not release.model_only:

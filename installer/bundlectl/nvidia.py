@@ -22,7 +22,7 @@ _PATIENCE = 30
 #: `nvidia-smi --help-query-gpu`; drivers before 510 don't know the last and answer nothing at all.
 _FIELDS = ("uuid", "name", "memory.total", "memory.free", "mig.mode.current", "compute_cap")
 MIB = 1 << 20
-#: Seconds between two looks at memory that is being given back, and looks that show no change.
+#: Seconds between two looks at memory that is being given back, and looks that show no more of it.
 _PAUSE, _UNCHANGED = 0.5, 4
 
 
@@ -35,6 +35,7 @@ class Gpu:
     memory: int  # bytes, all of it; 0 where it is not said (MIG, memory shared with the processor)
     free: int = 0  # bytes, now
     capability: str = ""  # "9.0"; empty where the driver does not say
+    index: int = 0  # nvidia-smi's: by PCI bus
 
 
 def gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
@@ -56,14 +57,16 @@ def gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
 def settled(environ: Mapping[str, str], enough: Callable[[Gpu], bool]) -> tuple[Gpu, ...]:
     """As `gpus`, once the driver has taken back what a server that has just ended held.
 
-    Waits only while a GPU has not `enough` free memory, and not for long where nothing changes.
+    Waits only while a GPU has not `enough` free memory, and not for long where no more comes.
     """
-    found, same = gpus(environ), 0
-    while same < _UNCHANGED and not all(map(enough, found)):
+    found, still = gpus(environ), 0
+    most = sum(one.free for one in found)
+    while still < _UNCHANGED and not all(map(enough, found)):
         time.sleep(_PAUSE)
-        now = gpus(environ)
-        same = same + 1 if now == found else 0
-        found = now
+        found = gpus(environ)
+        now = sum(one.free for one in found)
+        # Only for more: on a desktop the figure never stands still.
+        still, most = (0, now) if now > most else (still + 1, most)
     return found
 
 
@@ -86,15 +89,16 @@ def _ask(tool: str, fields: Sequence[str]) -> str:
 
 def parse(text: str) -> tuple[Gpu, ...]:
     """Read what nvidia-smi prints for the fields above, one GPU a line; other lines are no GPUs."""
-    found = []
+    found: list[Gpu] = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < 4 or not cells[0].startswith("GPU-"):
             continue
         sliced = "enabled" in (cell.lower() for cell in cells[4:5])
         capability = cells[5] if len(cells) > 5 and cells[5].replace(".", "").isdecimal() else ""
-        memory = 0 if sliced else _bytes(cells[2])
-        found.append(Gpu(cells[0], cells[1], memory, _bytes(cells[3]), capability))
+        told = not sliced and cells[3].isdecimal()
+        memory = _bytes(cells[2]) if told else 0
+        found.append(Gpu(cells[0], cells[1], memory, _bytes(cells[3]), capability, len(found)))
     return tuple(found)
 
 
@@ -124,7 +128,13 @@ def visible(found: Sequence[Gpu], chosen: str | None) -> tuple[Gpu, ...]:
 
 
 def alike(found: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs that one server can share: those of the product with the most memory in all."""
+    """The GPUs that one server can share: those of the product with the most memory in all.
+
+    All of them where memory is not said, which leaves nothing to compare.
+    """
+    found = tuple(found)
+    if not all(one.memory for one in found):
+        return found
     products: dict[tuple[str, int], list[Gpu]] = {}
     for one in found:
         products.setdefault((one.name, one.memory), []).append(one)

@@ -17,7 +17,7 @@ from bundlectl.install import relocate, write_whole
 from bundlectl.mending import Picker, Suspect, straighten, wanted
 from bundlectl.outcome import Outcome, is_draft
 from bundlectl.process import Service, Supervisor
-from bundlectl.replace import is_folder, put_file
+from bundlectl.replace import InTheWayError, is_folder, put_file
 from bundlectl.syncing import sync
 from manifests import FORMAT_VERSION, __version__, archive, placement, tree
 from manifests.audit.installation import extras
@@ -103,7 +103,8 @@ def _mend(
     files = [s for s in suspects if s.entry.kind == tree.FILE and s.look(root)]
     for file in files:
         if (file.area, file.entry.path) == (subject.areas[0], archive.MANIFEST_NAME):
-            put_file(file.place(root), file.entry, [subject.data])
+            with contextlib.suppress(InTheWayError):  # it is found again below
+                put_file(file.place(root), file.entry, [subject.data])
     needs = wanted(subject.manifest, subject.release, files)
     picker = Picker(root, progress)
     notes: list[str] = []

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.console import Console
-from manifests.errors import UsageError
 from manifests.medium import NextMedium
 from manifests.parity import restore
 from manifests.parity.restore import Restored
@@ -30,12 +29,6 @@ def run(found: Damaged, target: Path, console: Console) -> Restored:
 
     Raises the errors of manifests.parity.restore.
     """
-    for folder in found.folders:
-        if target.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(
-                f"{target}: lies on the medium that is damaged",
-                mend="name a folder on a disk of this host with --to",
-            )
     with closing(Shelf(found.folders, found.next_medium)) as shelf:
         scheme = restore.find(shelf)
         with console.stage(f"restore to {target}", restore.size_of(scheme)) as progress:

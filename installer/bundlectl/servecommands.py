@@ -28,13 +28,14 @@ def start(run: Run) -> int:
 def foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
     """Start a release and stay with its server."""
     layout = run.layout
+    model = models.to_serve(layout, release)
     with (
         signals_interrupt(),
-        service.launched(layout, release, settings) as (supervisor, target),
+        service.launched(layout, release, settings, model=model) as (supervisor, target),
     ):
         with run.console.stage(STARTING, unit="s") as progress:
             started = service.prove(layout, supervisor, target, settings, seconds(progress))
-        service.commit(layout, release, models.to_serve(layout, release))
+        service.commit(layout, release, model)
         tell(run, started)
         return supervisor.attend(sys.stderr.buffer.write, settings.stop_timeout)
 
@@ -97,7 +98,9 @@ def stop(run: Run) -> int:
 
 def restart(run: Run) -> int:
     """Stop and start."""
-    settings = config.load(run.layout.config_file)
+    layout = run.layout
+    release, settings = service.current(layout), config.load(layout.config_file)
+    service.check(layout, settings, models.to_serve(layout, release))
     Supervisor(run.layout, service.CANDIDATE).stop(0)  # of a trial that was killed
     Supervisor(run.layout).stop(settings.stop_timeout)
     return start(run)

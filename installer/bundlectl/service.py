@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bundlectl import apikey, config, environment, host, models, preflight
+from bundlectl import apikey, command, config, environment, host, models, nvidia, preflight
 from bundlectl.command import Adapter, served_name, server_command
 from bundlectl.install import write_whole
 from bundlectl.layout import Layout
@@ -18,6 +18,7 @@ from bundlectl.smoke import Ready, wait_until_ready
 from bundlectl.unpack import sync
 from manifests import extras, gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
+from manifests.fit.memory import free_share
 
 Waiting = Callable[[float], object]
 #: A second server beside the one in service, for a trial.
@@ -112,7 +113,7 @@ def launched(
         for one, place in zip(model.adapters, beside, strict=True)
     ]
     sizing = size_server(layout, release, manifest, folder, settings)
-    command = server_command(
+    words = server_command(
         conda,
         manifest.server,
         folder,
@@ -139,7 +140,7 @@ def launched(
         tuple(one.name for one in adapters),
         sizing.reasons,
     )
-    supervisor.start(command, variables, service)
+    supervisor.start(words, variables, service)
     try:
         yield supervisor, service
     except BaseException:
@@ -172,6 +173,8 @@ def activate(
         elif (running.release, running.folders) == (release, model.folders):
             started = prove(layout, supervisor, running, settings, waiting)
         else:
+            check(layout, settings, model)
+            Supervisor(layout, CANDIDATE).stop(0)  # what a killed trial left holds memory
             stop_first |= not has_room_for_two(layout, release, settings, model)
             if not stop_first:
                 _try_beside(layout, release, settings, waiting, model)
@@ -183,6 +186,17 @@ def activate(
     return started
 
 
+def check(layout: Layout, settings: config.ServeConfig, model: Installed) -> None:
+    """Say what a start would refuse, while the server before it still serves.
+
+    Raises UsageError, IntegrityError.
+    """
+    models.load(layout)  # a damaged record would be told after the switch otherwise
+    models.check_complete(layout, model)
+    command.check_arguments(settings.extra_arguments)
+    environment.check(settings)
+
+
 def has_room_for_two(
     layout: Layout, release: str, settings: config.ServeConfig, model: Installed
 ) -> bool:
@@ -192,7 +206,10 @@ def has_room_for_two(
     """
     manifest, _ = placement.load_manifest(layout.prefix, release)
     if manifest.target.gpus != (gpu.CPU,):
-        return 0 < settings.gpu_memory_utilization <= _HALF
+        share = settings.gpu_memory_utilization
+        seen = nvidia.alike(nvidia.gpus({**os.environ, **settings.environment}))
+        room = all(free_share(one.memory, one.free) >= share for one in seen if one.memory)
+        return 0 < share <= _HALF and room
     return host.available_memory() >= model.manifest.needs.memory
 
 
@@ -204,11 +221,9 @@ def _try_beside(
     model: Installed,
 ) -> None:
     """Prove a server on a side port, and stop it."""
-    candidate = Supervisor(layout, CANDIDATE)
-    candidate.stop(0)  # what a killed run left behind
-    trial = replace(settings, port=free_port())
+    trial = replace(settings, host="127.0.0.1", port=free_port())
     start(layout, release, trial, waiting, CANDIDATE, model)
-    candidate.stop(settings.stop_timeout)
+    Supervisor(layout, CANDIDATE).stop(settings.stop_timeout)
 
 
 @contextmanager
@@ -218,12 +233,16 @@ def _returning(
     """Start what served before where the block fails; the error says so."""
     try:
         yield
-    except BundleError as error:
-        _restart(layout, before, settings, waiting)
-        why = f"{error.why}; {before.model} of {before.release} serves again".lstrip("; ")
-        raise type(error)(error.what, findings=error.findings, why=why, mend=error.mend) from error
-    except BaseException:
-        _restart(layout, before, settings, waiting)
+    except BaseException as error:
+        told = f"{before.model} of {before.release} serves again"
+        try:
+            _restart(layout, before, settings, waiting)
+        except BundleError as again:
+            if not isinstance(error, BundleError):
+                raise
+            told = f"{before.model} of {before.release} does not start again ({again.what})"
+        if isinstance(error, BundleError):
+            error.why = "; ".join(filter(None, (error.why, told)))
         raise
 
 

@@ -64,15 +64,19 @@ def on_gpus(
 
     Raises TargetError with the numbers where it can't fit; not where `strict` is off.
     """
-    used = alike(gpus)
-    dtype = _dtype(used)
-    if why := _unknown(shape, server, settings, used):
+    every = alike(gpus)
+    dtype = _dtype(every)
+    if why := _unknown(shape, server, settings, every):
         return Sizing(dtype, reasons=(f"{why}: {_SERVER_DECIDES}",))
     assert shape is not None
-    free = free_share(min(one.memory for one in used), min(one.free for one in used))
+    used = _unoccupied(every, settings)
+    found = _fitting(shape, server, settings, used)
+    if not found.fits and len(used) < len(every):
+        used = every
+        found = _fitting(shape, server, settings, used)
+    free = _free(used)
     if strict and settings.gpu_memory_utilization > free:
         raise _taken(settings, used)
-    found = _fitting(shape, server, settings, used, free)
     if not found.fits:
         if strict:
             _refuse(found, _idle(shape, server, settings, used), settings, used)
@@ -81,8 +85,12 @@ def on_gpus(
     chosen = _unset(flags_of(found), settings)
     hidden = {}
     if len(used) < len(gpus):
-        # vLLM takes the first ones, whichever those are.
-        hidden = {"CUDA_VISIBLE_DEVICES": ",".join(one.uuid for one in used)}
+        # vLLM takes the first ones, whichever those are, and knows them by numbers only: it calls
+        # int() on each (vllm/platforms/interface.py, device_id_to_physical_device_id).
+        hidden = {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # nvidia-smi's
+            "CUDA_VISIBLE_DEVICES": ",".join(str(one.index) for one in used),
+        }
     return Sizing((*dtype, *chosen), hidden, tuple(_reasons(found, settings, used, free)), found)
 
 
@@ -133,6 +141,18 @@ def on_cpu(
     )
 
 
+def _unoccupied(every: Sequence[Gpu], settings: ServeConfig) -> tuple[Gpu, ...]:
+    """Those on which the server's share is free; all of them where these are too few."""
+    share = settings.gpu_memory_utilization or UTILIZATION
+    free = tuple(one for one in every if _free([one]) >= share)
+    return free if len(free) >= max(1, settings.tensor_parallel_size) else tuple(every)
+
+
+def _free(used: Sequence[Gpu]) -> int:
+    """Per cent of each GPU that a server can ask for now."""
+    return free_share(min(one.memory for one in used), min(one.free for one in used))
+
+
 def _unknown(
     shape: Shape | None, server: Server, settings: ServeConfig, used: Sequence[Gpu]
 ) -> str:
@@ -142,7 +162,8 @@ def _unknown(
     if not used:
         return "nvidia-smi names no GPU"
     if not all(one.memory for one in used):
-        return f"nvidia-smi does not say how much memory {used[0].name} gives"
+        silent = next(one.name for one in used if not one.memory)
+        return f"nvidia-smi does not say how much memory {silent} gives"
     return _told_otherwise(server, settings)
 
 
@@ -184,12 +205,10 @@ def _asking(
     return ask
 
 
-def _fitting(
-    shape: Shape, server: Server, settings: ServeConfig, used: Sequence[Gpu], free: int
-) -> Fit:
+def _fitting(shape: Shape, server: Server, settings: ServeConfig, used: Sequence[Gpu]) -> Fit:
     """The answer for the memory that is free now, a little tolerance for the length included."""
     ask = _asking(shape, server, settings, used)
-    share = min(settings.gpu_memory_utilization or UTILIZATION, free)
+    share = min(settings.gpu_memory_utilization or UTILIZATION, _free(used))
     length = settings.max_model_len or None
     found = ask(share, length)
     if found.fits or length is None:

@@ -65,8 +65,7 @@ class Taker:
 
     def _file(self, member: bundle.Member, handle: FileIO) -> None:
         with handle, self.reader.member(member) as stream:
-            stream.take_over(chunks(handle))
-            self.progress(member.size - stream.left)
+            stream.take_over(chunks(CountingReader(handle, self.progress)))
             ahead = ReadAhead(CountingReader(stream, self.progress))
             try:
                 with Growing(handle, partial(self.journal.mark, member.path)) as growing:
@@ -84,6 +83,7 @@ class Taker:
         """
         done, start = self._kept(member, entries, target)
         if not done:
+            self.journal.forget(member.path)  # what it says of the tree ends here
             remove(target)
             target.mkdir()
             target.chmod(0o755)

@@ -10,7 +10,7 @@ rest again.
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from bundlectl.journal import Journal, forget_all, journal_path
+from bundlectl.journal import Journal, forget_others, journal_path
 from bundlectl.syncing import sync
 from bundlectl.taking import StaleStart, Taker, remove
 from manifests import bundle, placement
@@ -58,6 +58,7 @@ class Unpacker:
         # The caller found it damaged, as a run leaves it that was cut off inside conda-unpack.
         remove(self._release_folder)
         fresh = not self._partial_release.exists()
+        forget_others(self._journal_path)  # bundles share the folders of models
         journal = Journal(self._journal_path)
         if fresh:  # a journal without its folder says nothing
             journal.remove()
@@ -66,8 +67,7 @@ class Unpacker:
         begun = [_partial(self._prefix / folder) for folder in wanted]
         for partial in begun:
             if fresh or not partial.exists():
-                forget_all(self._prefix)  # another bundle's may name files that go away here
-                journal = Journal(self._journal_path)
+                journal.remove()
                 remove(partial)
                 partial.mkdir()
         taker = Taker(self._reader, journal, self._count)

@@ -11,7 +11,6 @@ from manifests.records import to_data
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
 MODE, LINK, UNREADABLE = "mode", "link", "unreadable"
 INSTALLATION = "installation"
-REPAIR = "sh install.sh repair, from the bundle's medium (or: bundlectl repair --from MEDIA)"
 
 
 def size_of(path: Path) -> int:
@@ -66,7 +65,7 @@ class Report:
     @property
     def mend(self) -> str:
         """How to mend what was found; empty where there is nothing, or no way but another copy."""
-        return REPAIR if self.kind == INSTALLATION and not self.intact else ""
+        return placement.REPAIR if self.kind == INSTALLATION and not self.intact else ""
 
     def text(self) -> str:
         """The report as a person reads it."""

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from manifests.errors import BundleError, SourceError
 from manifests.parity.names import RESTORER, is_spare
@@ -21,8 +22,8 @@ def restorable(folder: Path) -> bool:
 def how(folder: Path) -> str:
     """The command that mends a medium."""
     return (
-        f"sh {folder}/install.sh restore --to FOLDER "
-        f"(the same: sh {folder}/{RESTORER} --to FOLDER), or {COPY_AGAIN}"
+        f"sh {quote(f'{folder}/install.sh')} restore --to FOLDER "
+        f"(the same: sh {quote(f'{folder}/{RESTORER}')} --to FOLDER), or {COPY_AGAIN}"
     )
 
 

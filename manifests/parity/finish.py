@@ -1,10 +1,11 @@
 """What a restored folder has besides the files that parity covers, and the proof of all of them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from manifests import regular, sums
+from manifests import regular, signature, sums
 from manifests.bundle import digest_of
 from manifests.errors import Damage, IntegrityError
 from manifests.medium import INSTALLER
@@ -17,11 +18,36 @@ FROM_SOURCE = (
     "damaged too, with --volumes-in"
 )
 #: What SHA256SUMS does not name and a restored folder has nevertheless, where it can be read.
-_SIGNATURES = (f"{sums.FILE_NAME}.sig", "model.sig")
+_SIGNATURES = (signature.FILE_NAME, signature.SIDECAR)
+
+
+@dataclass(frozen=True)
+class Papers:
+    """What parity does not cover. Read before anything else: its medium may go for another."""
+
+    lists: tuple[bytes, ...]
+    signatures: Mapping[str, bytes | None]  # None: can't be read
+
+
+def papers(shelf: Shelf) -> Papers:
+    """The lists and signatures of the media at hand."""
+    names = shelf.names()
+    return Papers(
+        tuple(
+            data
+            for name in (sums.FILE_NAME, sums.COPY_NAME)
+            for data in shelf.whole(name, regular.SMALL)
+        ),
+        {
+            name: next(shelf.whole(name, regular.SMALL), None)
+            for name in _SIGNATURES
+            if name in names
+        },
+    )
 
 
 def beside(
-    shelf: Shelf, scheme: Scheme, work: Path, digests: Mapping[str, str], trusted: str
+    found_papers: Papers, scheme: Scheme, work: Path, digests: Mapping[str, str], trusted: str
 ) -> tuple[str, ...]:
     """Write the rest of the folder, SHA256SUMS last; gives what a person should know.
 
@@ -35,22 +61,21 @@ def beside(
     more = {RESTORER: script, head_name(first): head}
     found = {**digests, **{name: digest_of(data) for name, data in more.items()}}
     listing = sums.render(found)
-    _prove(shelf, listing, found, trusted)
+    _prove(found_papers.lists, listing, found, trusted)
     for name, data in more.items():
         _put(work / name, data, 0o755 if name == RESTORER else 0o644)
     notes = []
-    for name in _SIGNATURES:
-        copies = list(shelf.whole(name, regular.SMALL))
-        if copies:
-            _put(work / name, copies[0], 0o644)
-        elif name in shelf.names():
+    for name, signed in found_papers.signatures.items():
+        if signed is not None:
+            _put(work / name, signed, 0o644)
+        else:
             notes.append(f"{name}: can't be read, and parity does not cover it: get it again")
     _put(work / sums.COPY_NAME, listing, 0o644)
     _put(work / sums.FILE_NAME, listing, 0o644)
     return tuple(notes)
 
 
-def _prove(shelf: Shelf, listing: bytes, found: Mapping[str, str], trusted: str) -> None:
+def _prove(lists: Sequence[bytes], listing: bytes, found: Mapping[str, str], trusted: str) -> None:
     """Compare what was restored with the list: the trusted one, else the medium's or its copy."""
     if trusted:
         if digest_of(listing) != trusted:
@@ -61,11 +86,6 @@ def _prove(shelf: Shelf, listing: bytes, found: Mapping[str, str], trusted: str)
                 mend="don't use the bundle; get it and the digest again, each by its own road",
             )
         return
-    lists = [
-        data
-        for name in (sums.FILE_NAME, sums.COPY_NAME)
-        for data in shelf.whole(name, regular.SMALL)
-    ]
     if listing in lists:
         return
     raise IntegrityError(
@@ -77,7 +97,7 @@ def _prove(shelf: Shelf, listing: bytes, found: Mapping[str, str], trusted: str)
     )
 
 
-def _differences(lists: list[bytes], found: Mapping[str, str]) -> list[str]:
+def _differences(lists: Sequence[bytes], found: Mapping[str, str]) -> list[str]:
     """What differs from the list that is nearest."""
     nearest: list[str] | None = None
     for data in lists:

@@ -20,6 +20,8 @@ LINE_SIZE = len("vllm-bundle parity 1 ") + 12 + 1 + 64 + 1
 #: Bytes. A header has 70 for each 256 MB of archive.
 _LARGEST_HEADER = 16 << 20
 _LEAF_SIZE = LEAF * DIGEST_SIZE
+#: Bytes of zeros that a front may have at most; packers round it up to a page.
+_SLACK = 64 << 10
 
 
 def render(scheme: Scheme, table: bytes) -> tuple[bytes, bytes]:
@@ -115,5 +117,5 @@ def check_room(scheme: Scheme) -> None:
     Raises IntegrityError.
     """
     needed = LINE_SIZE + len(scheme.dump()) + scheme.blocks * DIGEST_SIZE
-    if scheme.front < needed:
+    if not needed <= scheme.front <= needed + _SLACK:
         raise IntegrityError(f"the header of the parity: a front of {scheme.front} bytes")

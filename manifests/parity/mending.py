@@ -49,20 +49,23 @@ class Mending:
             self._shelf.ask_for(extent.name)
             out, hasher = self._out[extent.name], BackgroundHasher(new_hasher())
             whole = extent.name in protected
-            for run in extent.runs():
-                data = self._good(run)
-                if data is None:
-                    self._damaged[run.name] = None
-                    if twin := self._scheme.twin(run):
-                        data = self._good(run, twin)
-                if data is None:
-                    self._bad[run.number] = run
-                    whole = False
-                else:
-                    hasher.update(data)
-                    write_at(out.fileno(), data, run.offset)
-                progress(run.size)
-            digest = hasher.hexdigest()
+            try:
+                for run in extent.runs():
+                    data = self._good(run)
+                    if data is None:
+                        self._damaged[run.name] = None
+                        if twin := self._scheme.twin(run):
+                            data = self._good(run, twin)
+                    if data is None:
+                        self._bad[run.number] = run
+                        whole = False
+                    else:
+                        hasher.update(data)
+                        write_at(out.fileno(), data, run.offset)
+                    progress(run.size)
+            finally:
+                digest = hasher.hexdigest()  # which ends its thread
+            self._shelf.close()
             out.truncate(extent.size)
             if whole:
                 self._digests[extent.name] = digest

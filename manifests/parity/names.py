@@ -4,7 +4,7 @@ import re
 
 #: The same bytes as install.sh: what is started where that is damaged.
 RESTORER = "restore.sh"
-_SPARE = re.compile(r".+\.parity(\.\d{3})?")
+_SPARE = re.compile(r"(.+)\.parity(\.\d{3})?")
 _PIECE = re.compile(r"(.+)\.tar(?:\.\d{3})?")
 
 
@@ -28,6 +28,12 @@ def spare_names(piece: str, count: int) -> list[str]:
 def is_spare(name: str) -> bool:
     """Whether a name is a file of parity."""
     return _SPARE.fullmatch(name) is not None
+
+
+def belongs(name: str, piece: str) -> bool:
+    """Whether a file is there for restoring the bundle whose archive's first file is `piece`."""
+    spare = _SPARE.fullmatch(name)
+    return name in (RESTORER, head_name(piece)) or (spare is not None and spare[1] == _stem(piece))
 
 
 def beside(name: str) -> bool:

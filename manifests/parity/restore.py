@@ -5,19 +5,22 @@ into the new folder. What is missing is computed from the copy, not from the med
 written last, and only where all files are the ones that it names; then the folder gets its name.
 """
 
+import errno
 import os
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from manifests.console import Progress, ignore_progress, size
-from manifests.errors import FilesystemError, IntegrityError, UsageError, from_oserror
+from manifests.errors import FilesystemError, IntegrityError, UsageError
 from manifests.medium import INSTALLER
-from manifests.parity import front
+from manifests.newfolder import new_folder
+from manifests.parity import finish, front
 from manifests.parity.codec import Codec
-from manifests.parity.finish import FROM_SOURCE, beside
+from manifests.parity.finish import FROM_SOURCE
 from manifests.parity.mending import Mending
 from manifests.parity.names import is_spare
 from manifests.parity.scheme import ROWS, Scheme
@@ -53,7 +56,7 @@ class Restored:
             amount = size(self.rebuilt * self.block)
             lines.append(f"rebuilt {amount} of {', '.join(self.damaged)}")
         lines.append(f"{self.folder}: whole, {size(self.size)}, every file as SHA256SUMS names it")
-        lines.append(f"go on from there: sh {self.folder}/{INSTALLER}")
+        lines.append(f"go on from there: sh {quote(str(self.folder / INSTALLER))}")
         return "\n".join(lines)
 
 
@@ -106,28 +109,38 @@ def restore(
     `target` exists, IntegrityError where too much is lost, FilesystemError where the new folder
     can't be written, TargetError without the erasure library; nothing is left behind then.
     """
+    there = _real(target)
+    if any(there.is_relative_to(os.path.realpath(folder)) for folder in shelf.folders):
+        raise UsageError(
+            f"{target}: lies on the medium that is damaged",
+            mend="name a folder on a disk with --to",
+        )
     if os.path.lexists(target):
         raise UsageError(f"{target}: exists already", mend="name a new folder with --to")
     codec = Codec(ROWS, scheme.parity, scheme.block)
-    work = target.with_name(f".{target.name}.partial")
-    try:
-        shutil.rmtree(work, ignore_errors=True)  # what a killed run has left
-        work.mkdir(parents=True)
+    papers = finish.papers(shelf)
+    with new_folder(target) as work:
         _check_space(work, size_of(scheme))
         with closing(Mending(shelf, scheme, work)) as mending:
             mending.copy(progress)
             mending.mend(codec)
             digests = mending.finish()
-        notes = beside(shelf, scheme, work, digests, trusted)
-        work.rename(target)
-        _sync(target.parent)
-    except OSError as error:
-        raise from_oserror(error, "restoring the bundle", error.filename or target) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        notes = finish.beside(papers, scheme, work, digests, trusted)
     return Restored(
         target, size_of(scheme), mending.rebuilt, scheme.block, mending.damaged_files(), notes
     )
+
+
+def _real(target: Path) -> Path:
+    """Where a folder that isn't there yet would lie."""
+    try:
+        os.path.realpath(target, strict=True)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UsageError(
+                f"{target}: links that lead in a circle", mend="name another folder with --to"
+            ) from None
+    return Path(os.path.realpath(target))
 
 
 def _check_space(folder: Path, needed: int) -> None:
@@ -137,11 +150,3 @@ def _check_space(folder: Path, needed: int) -> None:
             f"{folder.parent}: {free:,} bytes are free, the restored bundle takes {needed:,}",
             mend="free some space or name another folder with --to",
         )
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,6 +4,7 @@ A file may lie in several folders (a second copy of a disc, as scratched as the 
 is looked at.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,13 @@ class Shelf:
         self._next_medium = next_medium
         self._open: dict[str, list[int]] = {}
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where is looked."""
+        return tuple(self._folders)
+
     def close(self) -> None:
-        """Close all files."""
+        """Close all files; they are opened again when they are read again."""
         for handle in (handle for handles in self._open.values() for handle in handles):
             os.close(handle)
         self._open = {}
@@ -37,9 +43,11 @@ class Shelf:
 
     def ask_for(self, name: str) -> None:
         """Have a file's medium put in, where no copy is at hand and somebody can be asked."""
-        if not self._handles(name) and (folder := self._next_medium(name)) is not None:
+        if self._handles(name):
+            return
+        self.close()  # a drive in which a file is open can't be ejected
+        if (folder := self._next_medium(name)) is not None and folder not in self._folders:
             self._folders.append(folder)
-            del self._open[name]
 
     def sizes(self, name: str) -> list[int]:
         """Bytes of each copy of a file, each size once."""
@@ -78,7 +86,9 @@ def _opened(path: Path) -> int | None:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # nothing of the medium's
         return None
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle

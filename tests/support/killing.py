@@ -117,7 +117,8 @@ serve(install)
 #: Words: OUTPUT VOLUME_SIZE SEED. Members come in pieces, and before each of these is a step.
 _WRITES = """
 from pathlib import Path
-from bundler import media, newfolder
+from bundler import media
+from manifests import newfolder
 from manifests.errors import BundleError
 from tests.support import killing
 

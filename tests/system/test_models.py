@@ -164,6 +164,44 @@ def test_what_served_before_comes_back_by_itself(serving_a, name, words):
     assert control(serving_a, "ask", "Hello").returncode == 0
 
 
+@pytest.mark.parametrize(
+    "line", ['extra_arguments = ["--port", "1"]', '[environment]\nHF_HUB_OFFLINE = "0"']
+)
+def test_settings_that_are_refused_end_no_server(serving_a, line):
+    before = told(serving_a)
+    path = serving_a / "etc/serve.toml"
+    text = path.read_text()
+    key = line.split()[0]
+    kept = [one for one in text.splitlines() if not one.startswith(key)]
+    path.write_text("\n".join([*kept, line] if key.startswith("[") else [line, *kept]))
+    try:
+        for words in (("restart",), ("use", B), ("use", B, "--stop-first")):
+            done = control(serving_a, *words)
+            assert done.returncode == ExitCode.USAGE, done.stderr
+            assert "mend:" in done.stderr
+            assert told(serving_a)["pid"] == before["pid"]
+    finally:
+        path.write_text(text)
+
+
+def test_a_return_that_fails_too_is_said_beside_the_first_cause(serving_a):
+    (path,) = (serving_a / "models").glob(f"{A}@*/model.safetensors")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    try:
+        done = control(serving_a, "use", BROKEN, "--stop-first")
+    finally:
+        path.write_bytes(data)
+    assert done.returncode == ExitCode.SERVER, done.stderr
+    assert "the stub was told to die" in done.stderr
+    assert f"{A} of " in done.stderr
+    assert "does not start again (" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert chosen(serving_a) == [A]
+    assert not told(serving_a)["running"]
+    assert control(serving_a, "start").returncode == 0
+
+
 def test_models_that_came_later(served, two, later):
     done = control(served, "use", LATER)
     assert done.returncode == 0, done.stderr
@@ -292,8 +330,8 @@ def test_a_kill_at_any_step_leaves_what_can_be_started(serving_a):
     whole = use_killed(serving_a, 0, B)
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout.split()[-1])
-    # Evenly through the trial, and each step of the end, where the switch is.
-    tried = (*range(1, steps, steps // 3), *range(steps - 4, steps + 1))
+    # Within the trial, and each step of the end, where the switch is.
+    tried = (steps // 2, *range(steps - 2, steps + 1))
     outcomes = set()
     for step in tried:
         if chosen(serving_a) != [A]:

@@ -1,6 +1,7 @@
 """A scratched medium: install.sh names it, `restore` makes a whole copy, and that installs."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,7 +48,9 @@ def hole(medium: Medium) -> int:
 def twin(folder: Path, *words: str, shell: str = "sh", path: str = "/usr/bin:/bin"):
     """Run restore.sh as a person would."""
     command = [shell, str(folder / "restore.sh"), *words]
-    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env={"PATH": path}, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def test_what_a_bundle_with_parity_holds(whole):
@@ -201,6 +204,47 @@ def test_the_word_restore_elsewhere_skips_no_check(medium, prefix):
         done = install(medium.folder, *words)
         assert done.returncode != 0
     assert not prefix.exists()
+
+
+def test_restoring_without_the_trusted_list_is_refused(medium, prefix, tmp_path):
+    """As a later word install.sh does not know the command, and takes its key for itself."""
+    (tmp_path / "keys").mkdir()
+    assert bundle("keygen", "--out", str(tmp_path / "keys")).returncode == 0
+    private, public = (tmp_path / f"keys/vllm-bundle.{kind}" for kind in ("key", "pub.pem"))
+    assert bundle("sign", str(medium.folder), "--key", str(private)).returncode == 0
+    target = tmp_path / "mended"
+    for words in (("--key", str(public), "--quiet"), ("--prefix", str(prefix))):
+        done = install(medium.folder, *words, "restore", "--to", str(target))
+        assert done.returncode == ExitCode.USAGE, done.stderr
+        assert "has to be the first word" in done.stderr
+    assert not target.exists()
+    assert not prefix.exists()
+
+
+def test_a_pipe_in_the_place_of_the_second_copy(medium, tmp_path):
+    (medium.folder / "scratched.head").unlink()
+    os.mkfifo(medium.folder / "scratched.head")
+    target = tmp_path / "mended"
+    done = twin(medium.folder, "--to", str(target))
+    assert done.returncode == 0, done.stderr
+    assert tree(target) == tree(medium.source)
+
+
+def test_mistakes_of_the_user(medium, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    target = str(tmp_path / "mended")
+    for done, told in (
+        (bundle("parity", str(tmp_path / "nope"), "--percent", "5"), "nope"),
+        (
+            bundle("restore", str(tmp_path / "loop"), "--to", target, "--trust-digest", "0" * 63),
+            "64",
+        ),
+        (bundle("restore", str(medium.folder), "--to", str(tmp_path / "loop/mended")), "loop"),
+        (install(medium.folder, "restore", "--to", str(tmp_path / "loop/mended")), "loop"),
+    ):
+        assert done.returncode == ExitCode.USAGE, done.stderr
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_bundle_that_exists_gets_parity(whole, tmp_path):

@@ -176,7 +176,7 @@ def test_kills_at_any_moment(small_bundle, installed):
     script = str(small_bundle / "install.sh")
     command = ["sh", script, "repair", "--prefix", str(installed)]
     killed = 0
-    for number in range(6):
+    for number in range(4):
         harm(installed)
         process = subprocess.Popen(
             command,
@@ -184,7 +184,7 @@ def test_kills_at_any_moment(small_bundle, installed):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(0.4 + 0.3 * number)
+        time.sleep(0.4 + 0.4 * number)
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             killed += 1

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundlectl.journal import Journal, forget_all, journal_path
+from bundlectl.journal import Journal, forget_others, journal_path
 from manifests.names import SAFE_NAME
 
 names = st.lists(st.from_regex(SAFE_NAME, fullmatch=True), unique=True, max_size=8)
@@ -90,9 +90,10 @@ def test_lines_are_synced_before_they_count(tmp_path, monkeypatch):
     assert synced == [b"model/a\t5\n", b"model/a\t5\nmodel/a\n"]
 
 
-def test_all_journals_are_forgotten(tmp_path):
+def test_the_journals_of_others_are_forgotten(tmp_path):
     (tmp_path / "state/journal").mkdir(parents=True)
-    for digest in ("0" * 64, "1" * 64):
-        Journal(journal_path(tmp_path, digest)).add("model/a")
-    forget_all(tmp_path)
-    assert list((tmp_path / "state/journal").iterdir()) == []
+    ours, other = (journal_path(tmp_path, digit * 64) for digit in "01")
+    for path in (ours, other):
+        Journal(path).add("model/a")
+    forget_others(ours)
+    assert list((tmp_path / "state/journal").iterdir()) == [ours]

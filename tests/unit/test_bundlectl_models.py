@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -9,7 +10,7 @@ from bundlectl import modellist, models, service
 from bundlectl.command import Adapter, lora_arguments
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
-from manifests import bundle, placement
+from manifests import FORMAT_VERSION, bundle, canonical, placement
 from manifests.errors import IntegrityError, TargetError, UsageError
 from manifests.lock import Target
 from tests.support.simulator import Simulator
@@ -146,6 +147,44 @@ def test_a_bundle_whose_papers_differ_hides_no_other(layout):
     assert models.find(layout, one, "a").name == "a"
 
 
+def of_a_later_format(layout, release):
+    """What a newer program installed: papers that agree, and that this one can't read."""
+    path = layout.release(release) / "bundle.json"
+    path.write_bytes(canonical.dumps({"schema": FORMAT_VERSION + 1}))
+    receipt = placement.Receipt(
+        1, release, bundle.digest_of(path.read_bytes()), str(layout.prefix), 0, "test"
+    )
+    placement.receipt_path(layout.prefix, release).write_bytes(receipt.dump())
+
+
+def damaged(layout, release):
+    (layout.release(release) / "bundle.json").write_bytes(b"{}")
+
+
+@pytest.mark.parametrize("harm", [of_a_later_format, damaged])
+def test_a_release_that_can_t_be_read_hides_no_other(layout, harm):
+    other, good = put(layout, "a-first", model("x")), put(layout, "one", model("a"))
+    harm(layout, other)
+    assert [found.name for found in models.installed(layout)] == ["a"]
+    manifest = dataclasses.replace(Simulator().manifest(), environment=())
+    models.check_addition(layout, manifest)
+    placement.receipt_path(layout.prefix, good).unlink()
+    with pytest.raises(TargetError, match="none is installed"):
+        models.check_addition(layout, manifest)
+
+
+def test_papers_that_differ_are_mended_by_a_repair(layout):
+    release = put(layout, "one", model("a"))
+    damaged(layout, release)
+    with pytest.raises(IntegrityError) as caught:
+        placement.load_manifest(layout.prefix, release)
+    assert caught.value.mend == placement.REPAIR
+    placement.receipt_path(layout.prefix, release).write_bytes(b"{}")
+    with pytest.raises(IntegrityError, match="not a receipt") as caught:
+        placement.load_manifest(layout.prefix, release)
+    assert "install.sh repair" in caught.value.mend
+
+
 def test_an_addition_needs_a_release_of_its_stack(layout):
     manifest = dataclasses.replace(Simulator().manifest(), environment=())
     with pytest.raises(TargetError, match="none is installed") as empty:
@@ -169,6 +208,19 @@ def test_room_for_two_servers(layout, gpus, share, room):
     found = models.to_serve(layout, release)
     settings = ServeConfig(gpu_memory_utilization=share)
     assert service.has_room_for_two(layout, release, settings, found) is room
+
+
+def test_no_room_for_two_where_the_first_holds_more_than_half(layout, tmp_path, monkeypatch):
+    release = put(layout, "one", model("a"), target=Target(("sm_89",), "2.28", "3.11"))
+    found = models.to_serve(layout, release)
+    tool = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for free, room in ((30000, True), (4000, False)):
+        tool.write_text(f"#!/bin/sh\necho GPU-1, NVIDIA L40S, 46068, {free}, Disabled, 8.9\n")
+        tool.chmod(0o755)
+        settings = ServeConfig(gpu_memory_utilization=50)
+        assert service.has_room_for_two(layout, release, settings, found) is room
 
 
 def test_no_room_for_two_where_memory_is_short(layout):

@@ -27,6 +27,7 @@ def tool(folder, script):
 def test_what_it_prints():
     assert Gpu(H200.uuid, "NVIDIA H200", 143771 * MIB, 143180 * MIB, "9.0") == H200
     assert (L4.memory, L4.free, L4.capability) == (23034 * MIB, 200 * MIB, "8.9")
+    assert (H200.index, L4.index) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,7 @@ def test_what_it_prints():
         ("GPU-1, NVIDIA GB10, [N/A], [N/A], [N/A], 12.1", 0, "12.1"),  # memory of the processor
         ("GPU-1, Tesla V100, 16160, 16000, [N/A]", 16160 * MIB, ""),
         ("GPU-1, Tesla V100, 16160, 16000", 16160 * MIB, ""),
+        ("GPU-1, NVIDIA X, 16160, [N/A], [N/A], 8.0", 0, "8.0"),  # not known is not "none free"
         ("GPU-1, NVIDIA X, 16160, 16000, [N/A], [Not Supported]", 16160 * MIB, ""),
     ],
 )
@@ -95,6 +97,17 @@ def test_memory_that_stays_taken_is_not_waited_for(tmp_path, monkeypatch):
     assert (tmp_path / "asked").read_text().count("x") == 5
 
 
+def test_figures_that_never_stand_still_are_not_waited_for(tmp_path, monkeypatch):
+    """A desktop draws on the card."""
+    monkeypatch.setattr(nvidia, "_PAUSE", 0.01)
+    script = f"""n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n + 1)) > {tmp_path}/n
+      [ "$n" -lt 30 ] && free=$((100 + n % 2)) || free=20000
+      echo "GPU-1, NVIDIA L4, 23034, $free, [N/A], 8.9" """
+    (found,) = nvidia.settled(tool(tmp_path, script), lambda one: one.free > 10000 * MIB)
+    assert found.free < 200 * MIB
+    assert (tmp_path / "n").read_text().strip() == "6"  # two looks, and four with no more
+
+
 def test_no_tool(tmp_path, monkeypatch):
     monkeypatch.setattr(nvidia, "_PLACES", ())
     assert gpus({"PATH": str(tmp_path)}) == ()
@@ -139,3 +152,5 @@ def test_gpus_that_one_server_can_share():
     assert alike([screen, *two]) == tuple(two)
     assert alike([*two, H200]) == (H200,)
     assert alike([]) == ()
+    sliced = Gpu("GPU-8", "NVIDIA A100", 0)
+    assert alike([screen, sliced]) == (screen, sliced)

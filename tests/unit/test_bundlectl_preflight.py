@@ -261,6 +261,24 @@ def test_gpus_without_code_for_them():
     assert (found.found, found.needed) == ("the GPUs are sm_90", "one of: sm_86, sm_89")
 
 
+def test_a_display_card_beside_the_gpus_needs_no_code():
+    screen = Gpu("GPU-9", "T400", 4096 * MIB, 4000 * MIB, "7.5")
+    assert bad(*on(screen, card())) == {}
+    assert finding("gpu-code", *on(screen, card())).found == "the GPUs are sm_89"
+
+
+def test_a_share_that_no_gpu_ever_has_free():
+    needs, host = on(card(), settings=ServeConfig(gpu_memory_utilization=100))
+    assert bad(needs, host)["model-fit"] == "stop"
+    assert "gpu_memory_utilization = 100" in finding("model-fit", needs, host).found
+
+
+def test_models_alone_are_not_held_against_this_host_s_memory():
+    needs = replace(NEEDS, memory=0, shape=shape("Qwen3.5-27B"))
+    assert bad(needs, replace(GOOD, memory=GIB)) == {}
+    assert "nothing is started" in finding("model-fit", needs, GOOD).found
+
+
 @pytest.mark.parametrize(
     ("gpus", "needs"),
     [

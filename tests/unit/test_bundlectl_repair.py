@@ -259,6 +259,61 @@ def test_a_folder_with_somebodys_files_in_place_of_a_file(host, media):
     assert state(host / "releases") == whole
 
 
+def test_a_folder_with_somebodys_files_in_place_of_the_manifest(host, media):
+    whole = state(host / "releases")
+    path = release(host, media) / "bundle.json"
+    replace_by_folder(path)
+    (path / "mine").write_text("mine")
+    done = repair(host, media)
+    assert done["status"] == ExitCode.INTEGRITY
+    assert str(path.relative_to(host)) in [item["path"] for item in done["left"]]
+    assert (path / "mine").read_text() == "mine"
+    assert repair(host, media, "--remove-extra")["status"] == 0
+    assert state(host / "releases") == whole
+
+
+def again(host, media, *words):
+    """The same install once more."""
+    return call(
+        *("install", "--no-start", *IGNORED, "--media", str(media[0]), "--manifest", media[1]),
+        *("--prefix", str(host), *words),
+    )
+
+
+def test_what_is_ignored_on_a_re_run_gets_into_the_receipt(host, media):
+    """A start asks the receipt which checks were ignored."""
+    place = placement.receipt_path(host, killing.release_of(media))
+    assert placement.load_receipt(place).ignored == ("glibc", "port")
+    before = place.read_bytes()
+    assert again(host, media)[0] == 0
+    assert place.read_bytes() == before
+    assert again(host, media, "--ignore", "model-fit")[0] == 0
+    assert placement.load_receipt(place).ignored == ("glibc", "model-fit", "port")
+    assert audit(host).intact
+
+
+def test_a_receipt_that_can_t_be_read_is_written_anew_by_an_install(host, media):
+    place = placement.receipt_path(host, killing.release_of(media))
+    place.write_bytes(b"{")
+    assert again(host, media)[0] == 0
+    assert placement.load_receipt(place).manifest_sha256 == media[1]
+    assert audit(host).intact
+
+
+@pytest.mark.parametrize(
+    "line", ['extra_arguments = ["--port", "1"]', '[environment]\nHF_HUB_OFFLINE = "0"']
+)
+def test_wrong_settings_are_told_before_anything_is_unpacked(host, media, line):
+    weights = model(host) / "sub/weights.safetensors"
+    flip(weights)
+    before = state(host / "models") | state(host / "state/receipts")
+    (host / "etc/serve.toml").write_text(f"{line}\n")
+    status, _, err = again(host, media)
+    assert status == ExitCode.USAGE
+    assert "serve.toml" in err
+    assert state(host / "models") | state(host / "state/receipts") == before
+
+
 def test_a_dry_run_changes_nothing_and_says_what_would_be(host, media):
     flip(model(host) / "sub/weights.safetensors")
     (release(host, media) / "env/bin/tool").unlink()

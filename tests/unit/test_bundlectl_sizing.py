@@ -1,5 +1,7 @@
 """What the server is told about memory, for GPUs and hosts of many kinds."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,15 @@ L4, L40S, H100, H200 = 23034, 46068, 81559, 143771  # MiB, as nvidia-smi shows t
 def cards(count, mib, free=None, name="NVIDIA Test", capability="8.9"):
     left = (mib - 600 if free is None else free) * MIB
     return [Gpu(f"GPU-{n}", name, mib * MIB, left, capability) for n in range(count)]
+
+
+def numbered(*gpus):
+    return [replace(one, index=number) for number, one in enumerate(gpus)]
+
+
+def only(numbers):
+    """vLLM reads numbers alone, and CUDA counts as nvidia-smi does only where it is told to."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers}
 
 
 def flags(found):
@@ -189,10 +200,42 @@ def test_bfloat16_is_not_asked_of_gpus_that_lack_it():
 
 
 def test_gpus_of_two_kinds_are_not_mixed():
-    gpus = [Gpu("GPU-screen", "T400", 4096 * MIB, 4000 * MIB, "7.5"), *cards(2, L40S)]
+    gpus = numbered(Gpu("GPU-screen", "T400", 4096 * MIB, 4000 * MIB, "7.5"), *cards(2, L40S))
     found = on_gpus(shape("Qwen3.5-27B"), CUDA, ServeConfig(), gpus)
-    assert found.environment == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
+    assert found.environment == only("1,2")
     assert "--dtype" not in found.flags
+
+
+def test_gpus_that_others_hold_are_left_to_them():
+    idle, busy = cards(1, L40S), cards(1, L40S, free=10000)
+    gpus = numbered(*(idle + busy) * 4)
+    found = on_gpus(shape("Qwen3.5-27B"), CUDA, ServeConfig(), gpus)
+    assert found.environment == only("0,2,4,6")
+    assert flags(found)["--tensor-parallel-size"] == "4"
+    assert flags(found)["--gpu-memory-utilization"] == "0.90"
+    # So many, the operator wants: what the least of them has free is taken.
+    with pytest.raises(TargetError) as caught:
+        on_gpus(shape("Qwen3.5-27B"), CUDA, ServeConfig(tensor_parallel_size=8), gpus)
+    assert "8 x NVIDIA Test" in caught.value.what
+
+
+def test_a_model_that_needs_all_gpus_gets_those_too_that_are_partly_free():
+    gpus = numbered(*cards(2, L4), *cards(2, L4, free=19000))
+    found = on_gpus(shape("Qwen3.5-27B"), CUDA, ServeConfig(), gpus)
+    assert flags(found)["--tensor-parallel-size"] == "4"
+    # 19000 MiB less the context's 410, of 23034 less 512.
+    assert flags(found)["--gpu-memory-utilization"] == "0.82"
+    assert not found.environment
+
+
+def test_slices_beside_a_display_card_are_left_to_the_server():
+    gpus = numbered(
+        Gpu("GPU-screen", "T1000", 8192 * MIB, 8000 * MIB), Gpu("GPU-sliced", "NVIDIA A100", 0)
+    )
+    for model in ("Qwen3.5-0.8B", "Qwen3.5-27B"):
+        found = on_gpus(shape(model), CUDA, ServeConfig(), gpus)
+        assert (found.flags, found.environment) == ((), {})
+        assert "does not say how much memory NVIDIA A100 gives" in found.reasons[0]
 
 
 # Without a GPU.

@@ -6,6 +6,7 @@ import io
 import shutil
 
 import pytest
+import zstandard
 
 from bundlectl import blocks, extract, readahead, unpack
 from bundlectl.journal import Journal, journal_path
@@ -198,3 +199,32 @@ def test_two_bundles_with_one_model(media, tmp_path):
     begun((folder, digest), prefix, in_shard((folder, digest), 1))
     run(Medium(archive_of(media)), media[1], prefix)
     assert audit_tree(prefix / manifest.model_folder(), bundle.model_entries(manifest)) == []
+
+
+def test_two_bundles_that_take_turns(media, tmp_path):
+    """What one has noted of the model's folder ends when the other goes on there."""
+    simulator = killing.large()
+    manifest = simulator.manifest()
+    first, second = (
+        simulator.write(tmp_path / str(n), dataclasses.replace(manifest, sequence=n))
+        for n in (1, 2)
+    )
+    prefix = tmp_path / "host"
+    for bundled in (first, second):
+        assert SHARD in begun(bundled, prefix, in_shard(bundled, 7))
+    begun(first, prefix, in_shard(first, 2))  # writes the shard anew, and half of it
+    run(Medium(archive_of(second)), second[1], prefix)
+    assert audit_tree(prefix / manifest.model_folder(), bundle.model_entries(manifest)) == []
+
+
+def test_what_is_noted_of_a_tree_ends_with_the_tree(media, tmp_path):
+    data = archive_of(media)
+    manifest = BundleReader(io.BytesIO(data)).manifest
+    end = data.index(b"bundle.lock", len(manifest.dump()) + 512)
+    assert begun(media, tmp_path, end - 9 * 1024).begun(bundle.ENVIRONMENT_MEMBER)
+    (env,) = tmp_path.glob("releases/*.partial/env")
+    (env / "lib/part0.so").unlink()
+    journal = begun(media, tmp_path, data.index(zstandard.MAGIC_NUMBER.to_bytes(4, "little")) + 900)
+    assert journal.begun(bundle.ENVIRONMENT_MEMBER) == ()
+    release = run(Medium(data), media[1], tmp_path)
+    assert audit_tree(release, release_entries(manifest, media[1])) == []

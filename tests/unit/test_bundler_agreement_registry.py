@@ -1,10 +1,14 @@
 """What a vLLM wheel says of itself, read without running it."""
 
+import io
 import zipfile
 
 import pytest
 
-from bundler.agreement import registry
+from bundler.agreement import gate, probe, registry
+from bundler.workshop import Workshop
+from tests.support import index
+from tests.support.locked import wheel as locked_wheel
 
 REGISTRY = """
 import torch.nn as nn  # never imported
@@ -66,3 +70,44 @@ def test_what_is_no_wheel(tmp_path):
     assert registry.read(tmp_path / "vllm.whl") is None
     with pytest.raises(OSError, match="No such file"):
         registry.read(tmp_path / "none.whl")
+
+
+def flipped(tmp_path, name, data):
+    """A cache in which a wheel's bytes went bad, and what the lock and the person know of it."""
+    heard = []
+
+    def fetch_again(sha256):
+        heard.append("fetched")
+        return workshop.store.adopt(io.BytesIO(data)) == sha256
+
+    workshop = Workshop(tmp_path / "cache", heard.append, fetch_again)
+    sha256 = workshop.store.adopt(io.BytesIO(data))
+    path = workshop.store.path(sha256)
+    path.chmod(0o644)
+    path.write_bytes(data[:-30] + bytes(byte ^ 1 for byte in data[-30:]))
+    return workshop, locked_wheel(name, sha256=sha256), heard
+
+
+def test_a_server_s_wheel_that_went_bad_heals_before_it_is_read(tmp_path):
+    data = wheel(tmp_path / "vllm.whl").read_bytes()
+    workshop, locked, heard = flipped(tmp_path, "vllm", data)
+    assert "LlamaForCausalLM" in gate._server([locked], workshop).registry.architectures
+    assert "vllm-1-py3-none-any.whl went bad" in heard[0]
+    assert heard[1:] == ["fetched"]
+
+
+def test_a_wheel_of_transformers_that_went_bad_heals_before_it_is_read(tmp_path):
+    _, data = index.wheel("transformers", "1", requires=["packaging"])
+    workshop, locked, heard = flipped(tmp_path, "transformers", data)
+    assert probe.wheels_for([locked], workshop) == (locked,)
+    assert heard[1:] == ["fetched"]
+
+
+def test_a_python_for_another_machine_is_no_answer(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_bytes(b"\x7fELF of another machine")
+    python.chmod(0o755)
+    monkeypatch.setattr(probe, "isolated", lambda: ())
+    answer = probe._run(python, tmp_path, tmp_path)
+    assert "Exec format error" in answer.error
+    assert not answer.version

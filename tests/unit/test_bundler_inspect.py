@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import shutil
 
 import jsonschema
@@ -312,3 +313,10 @@ def test_a_gpu_target_and_a_build(tmp_path):
         "flash-attn 2.8.3+cu128: compiled from flash_attn",
     ):
         assert told in screen
+
+
+def test_a_volume_of_many_gigabytes_is_not_read_to_see_that_it_is_no_lock(split):
+    volume = min(split.glob("*.tar.*"))
+    os.truncate(volume, 1 << 40)
+    with pytest.raises(IntegrityError, match="expected 100000 bytes, found 1099511627776"):
+        inspecting.find_or_lock(volume)

@@ -545,3 +545,15 @@ def test_an_empty_file(hub: Hub, store: Store) -> None:
     (file,) = (file for file in model.files if file.path == "NOTICE")
     assert (file.size, file.git_blob) == (0, git_blob(b""))
     assert source(hub, store).fetch(model).files["NOTICE"].read_bytes() == b""
+
+
+def test_offline_a_small_file_without_a_digest_is_not_asked_for(hub: Hub, store: Store) -> None:
+    """Of a lock that names what the Hub has published no sha256 for."""
+    locked = source(hub, store).lock()
+    (one, *_) = (file for file in locked.files if file.path == "config.json")
+    bare = replace(locked, files=(replace(one, sha256=""),))
+    asked = len(hub.asked_for("config.json"))
+    offline = replace(source(hub, store), offline=True)
+    error = failure(lambda: offline.fetch_files(bare), SourceError)
+    assert "--offline" in error.render()
+    assert len(hub.asked_for("config.json")) == asked

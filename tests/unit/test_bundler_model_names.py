@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from bundler import tinymodel
+from bundler.models import resolve
 from bundler.models.folder import folder_source
 from manifests.checkpoint import Rules
 from manifests.errors import BundleError, UsageError
+from wheelhouse.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +71,14 @@ def test_what_is_no_file_is_not_read(model, make):
     with pytest.raises(BundleError) as caught:
         folder_source(model, Rules()).lock()
     assert "extra.json: not a regular file" in caught.value.render()
+
+
+def test_a_home_of_nobody(tmp_path):
+    with pytest.raises(UsageError, match="~nosuchuser/x") as caught:
+        resolve("~nosuchuser/x", Store(tmp_path / "store"))
+    assert caught.value.mend
+
+
+def test_a_home_of_one_s_own(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve("~/model", Store(tmp_path / "store")).lock()

@@ -137,7 +137,13 @@ def test_names_of_hub_adapters(store, text, name, revision):
     assert (found.name, found.hub.repository, found.hub.revision) == (name, "Org/Name", revision)
 
 
-@pytest.mark.parametrize("text", ["", "./nothing", "=name", "Org/Name=-x", "Org/Name=ä", "a b=c"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "./nothing", "=name", "Org/Name=-x", "Org/Name=ä", "a b=c"),
+        *("~nosuchuser/x", "~nosuchuser/x=name"),
+    ],
+)
 def test_what_names_no_adapter(store, text):
     with pytest.raises(UsageError):
         resolve_adapter(text, store)

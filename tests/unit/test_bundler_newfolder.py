@@ -2,8 +2,8 @@ import errno
 
 import pytest
 
-from bundler.newfolder import kept, new_folder, partial_of
 from manifests.errors import FilesystemError, IntegrityError, SourceError, UsageError
+from manifests.newfolder import kept, new_folder, partial_of
 
 STAYS = [
     KeyboardInterrupt(),

@@ -78,7 +78,7 @@ def test_volumes_get_parity_in_files_that_fit(tmp_path):
     assert audit.audit(folder).intact
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(size=st.integers(1, 1 << 36), rows=st.integers(1, 100), share=st.integers(1, 2000))
 def test_any_volume_size_is_kept_or_refused(size, rows, share):
     files = (Protected(f"{ARCHIVE}.000", size, "0" * 64),)
@@ -158,6 +158,23 @@ def test_a_run_that_was_killed_is_made_good_by_the_next(folder):
     (folder / sums.COPY_NAME).unlink()
     parity.add(folder, 5)
     assert tree(folder) == good
+
+
+def test_files_that_only_look_like_parity_stay(folder):
+    """Of another bundle that lies in the same folder, or anybody's."""
+    for name in ("other.parity", "other.parity.000", "other.head", f"{NAME}.more.head"):
+        (folder / name).write_bytes(b"another's")
+    (folder / f"{PARITY}.003").write_bytes(b"of earlier parity")
+    parity.add(folder, 5)
+    left = {path.name for path in folder.iterdir() if path.read_bytes() == b"another's"}
+    assert left == {"other.parity", "other.parity.000", "other.head", f"{NAME}.more.head"}
+    assert not (folder / f"{PARITY}.003").exists()
+
+
+def test_no_bundle_is_an_error_of_the_user(tmp_path):
+    assert parity.reads(tmp_path / "nope") == 0
+    with pytest.raises(UsageError, match="nope"):
+        parity.add(tmp_path / "nope", 5)
 
 
 def test_signatures_of_the_old_list_are_removed_and_that_is_said(folder):

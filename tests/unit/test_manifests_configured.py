@@ -112,6 +112,37 @@ def test_it_is_part_of_every_inspection(tmp_path: Path):
     assert "same revision" in caught.value.mend
 
 
+def test_a_file_of_its_own_may_state_the_quantisation(parts, tmp_path: Path):
+    """NVIDIA ModelOpt's checkpoints have no `quantization_config` in config.json."""
+    folder = tmp_path / "model"
+    tinymodel.make(folder)
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    largest = max(
+        (name for name in header if name != "__metadata__" and "embed" not in name),
+        key=lambda name: header[name]["data_offsets"][1] - header[name]["data_offsets"][0],
+    )
+    for name, tensor in header.items():
+        if name == largest or "layers" in name:
+            tensor |= {"dtype": "I8", "shape": [2 * tensor["shape"][0], *tensor["shape"][1:]]}
+    text = json.dumps(header).encode()
+    weights.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    with pytest.raises(BundleError) as caught:
+        inspect(folder)
+    assert any("no `quantization_config`" in line for line in caught.value.findings)
+    (folder / "hf_quant_config.json").write_text(
+        json.dumps({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})
+    )
+    assert inspect(folder).architectures
+    # Everything else is compared as ever.
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"vocab_size": 7}))
+    with pytest.raises(BundleError, match="can't be served"):
+        inspect(folder)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),

@@ -1,6 +1,8 @@
 """What parity survives, what it does not, and that it is never believed."""
 
+import errno
 import os
+import resource
 import shutil
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -235,6 +237,41 @@ def test_volumes_may_lie_apart_and_be_asked_for(in_volumes, tmp_path):
     assert asked == [f"{ARCHIVE}.003"]
 
 
+def open_below(folder: Path) -> list[str]:
+    """The files of a folder that this process holds open."""
+    found = []
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the listing's own
+            found.append(str(handle.readlink()))
+    return [path for path in found if path.startswith(f"{folder}/")]
+
+
+def test_one_drive_and_two_discs(in_volumes, tmp_path):
+    """Nothing is open when a disc is asked for, or the drive could not be opened."""
+    drive, first, second = (tmp_path / name for name in ("drive", "first", "second"))
+    shutil.copytree(in_volumes, drive)
+    (drive / "SHA256SUMS.sig").write_bytes(b"signed")
+    second.mkdir()
+    for number in range(3, 9):
+        (drive / f"{ARCHIVE}.{number:03}").rename(second / f"{ARCHIVE}.{number:03}")
+    asked = []
+
+    def next_medium(name: str) -> Path:
+        assert open_below(drive) == []
+        asked.append(name)
+        away = second if second.exists() else first
+        drive.rename(first if away == second else second)
+        away.rename(drive)
+        return drive
+
+    with closing(Shelf([drive], next_medium)) as shelf:
+        restore.restore(shelf, restore.find(shelf), tmp_path / "out")
+    restored = tree(tmp_path / "out")
+    assert restored.pop("SHA256SUMS.sig")[1] == b"signed"
+    assert restored == tree(in_volumes)
+    assert asked == [f"{ARCHIVE}.003", f"{ARCHIVE}.009"]
+
+
 @pytest.mark.parametrize("error", [5, 61, 123])  # EIO, ENODATA, ENOMEDIUM
 def test_sectors_that_cannot_be_read_are_rebuilt(medium, tmp_path, monkeypatch, error):
     layout, real = medium.scheme, os.pread
@@ -313,6 +350,54 @@ def test_what_exists_is_not_written_over(medium, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="exists already"):
         medium.restored(tmp_path / "out")
+
+
+@pytest.mark.parametrize("through_link", [False, True])
+def test_the_damaged_medium_is_not_written_to(medium, tmp_path, through_link):
+    place = medium.folder
+    if through_link:
+        place = tmp_path / "link"
+        place.symlink_to(medium.folder)
+    before = tree(medium.folder)
+    with pytest.raises(UsageError, match="lies on the medium"):
+        medium.restored(place / "out")
+    assert tree(medium.folder) == before
+
+
+def test_a_folder_below_links_in_a_circle_is_an_error_of_the_user(medium, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="in a circle"):
+        medium.restored(tmp_path / "loop/out")
+    assert (tmp_path / "loop").is_symlink()
+
+
+def test_two_runs_with_one_target(medium, tmp_path):
+    refused = []
+
+    def progress(_count: int) -> None:
+        if not refused:
+            with pytest.raises(UsageError, match="is writing there") as caught:
+                medium.restored(tmp_path / "out")
+            refused.append(caught.value)
+
+    medium.overwrite(ARCHIVE, 0, 5000)
+    with closing(Shelf([medium.folder])) as shelf:
+        restore.restore(shelf, restore.find(shelf), tmp_path / "out", progress=progress)
+    assert len(refused) == 1
+    assert tree(tmp_path / "out") == tree(medium.source)
+
+
+def test_a_process_without_handles_calls_nothing_missing(medium):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with closing(Shelf([medium.folder])) as shelf:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                shelf.sizes(ARCHIVE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert caught.value.errno == errno.EMFILE
+        assert shelf.sizes(ARCHIVE) == [(medium.folder / ARCHIVE).stat().st_size]
 
 
 def test_what_a_killed_run_left_is_replaced(medium, tmp_path):
@@ -472,10 +557,12 @@ def test_headers_that_no_honest_packer_writes_are_refused(change):
         scheme.parse(replace(good(), **change).dump())
 
 
-def test_a_front_that_is_too_small_is_refused():
+@pytest.mark.parametrize("size", [100, 100_000, 1 << 50])
+def test_a_front_of_another_size_than_it_needs_is_refused(size):
+    """The zeros in it would be made in memory."""
     front.check_room(good())
-    with pytest.raises(IntegrityError, match="a front of 100 bytes"):
-        front.check_room(replace(good(), front=100))
+    with pytest.raises(IntegrityError, match=f"a front of {size} bytes"):
+        front.check_room(replace(good(), front=size))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,14 @@ def test_every_risk_is_listed_in_order():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("evil.PTH", PICKLE), ("sub/Evil.Bin", PICKLE), ("X.PY", CODE), ("k.So", CODE)],
+)
+def test_capitals_hide_nothing(name, kind):
+    assert risks_of([name], {}) == (Risk(kind, name),)
+
+
 def test_a_plain_model_has_none():
     assert risks_of(["config.json", "model.safetensors"], {"config.json": {"auto_map": {}}}) == ()
 

@@ -92,6 +92,9 @@ def test_restoring(actor, whole, tmp_path, sign):
             assert tree(target) == tree(whole)
             shutil.rmtree(target)
         if sign < 0:
-            assert {path.name for path in tmp_path.iterdir()} == {"medium"}
+            left = {path.name for path in tmp_path.iterdir()} - {"medium"}
+            # Made and not yet locked, it may be another run's, so it is left: empty, for the next.
+            assert left <= {".mended.partial"}
+            assert not left or list((tmp_path / ".mended.partial").iterdir()) == []
         assert actor.run(0, "restore", str(medium.folder), str(target))[0] == 0, actor.told()
         assert tree(target) == tree(whole)

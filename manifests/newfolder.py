@@ -128,7 +128,7 @@ def _made_and_locked(work: Path) -> int:
             os.close(handle)
             raise UsageError(
                 f"{work}: another `bundle` is writing there",
-                mend="wait until it has ended, or choose another --output or --name",
+                mend="wait until it has ended, or choose another folder (--output, --name, --to)",
             ) from None
         except OSError:  # a file system without locks, some network shares among them
             return handle
