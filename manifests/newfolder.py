@@ -121,7 +121,7 @@ def _passes(error: BaseException) -> bool:
 def _made_and_locked(work: Path) -> int:
     while True:
         work.mkdir(parents=True, exist_ok=True)
-        handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

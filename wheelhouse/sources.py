@@ -176,7 +176,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 def _absolute(place: str) -> str:
     path = local_path(place)
-    return str(path.expanduser().absolute()) if path else place
+    # Path's own expanduser raises RuntimeError where there is no such user.
+    return str(Path(os.path.expanduser(path)).absolute()) if path else place  # noqa: PTH111
 
 
 def _shown(value: str) -> str:

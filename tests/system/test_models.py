@@ -175,7 +175,7 @@ def test_settings_that_are_refused_end_no_server(serving_a, line):
     kept = [one for one in text.splitlines() if not one.startswith(key)]
     path.write_text("\n".join([*kept, line] if key.startswith("[") else [line, *kept]))
     try:
-        for words in (("restart",), ("use", B), ("use", B, "--stop-first")):
+        for words in (("restart",), ("use", B, "--stop-first")):
             done = control(serving_a, *words)
             assert done.returncode == ExitCode.USAGE, done.stderr
             assert "mend:" in done.stderr

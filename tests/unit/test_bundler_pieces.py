@@ -1,3 +1,4 @@
+import os
 from contextlib import closing
 
 import pytest
@@ -104,3 +105,10 @@ def test_what_is_whole_is_not_written_again(tmp_path):
     nothing = dict.fromkeys(BUNDLE.contents(), media.bytes_opener(b""))
     media.write(folder, MANIFEST, nothing, lambda count: None, SIZE)
     assert {path.name: path.stat().st_ino for path in folder.glob("*.tar*")} == before
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / f"{MANIFEST.name}.tar")
+    with pieces(tmp_path, 0) as again:
+        assert list(again.kept(len(DATA))) == []
+    assert list(tmp_path.iterdir()) == []

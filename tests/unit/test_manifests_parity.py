@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+import threading
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -385,6 +386,16 @@ def test_two_runs_with_one_target(medium, tmp_path):
         restore.restore(shelf, restore.find(shelf), tmp_path / "out", progress=progress)
     assert len(refused) == 1
     assert tree(tmp_path / "out") == tree(medium.source)
+
+
+def test_an_interrupted_run_leaves_no_thread(medium, tmp_path):
+    def interrupt(_count: int) -> None:
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with closing(Shelf([medium.folder])) as shelf, pytest.raises(KeyboardInterrupt):
+        restore.restore(shelf, restore.find(shelf), tmp_path / "out", progress=interrupt)
+    assert threading.active_count() == before
 
 
 def test_a_process_without_handles_calls_nothing_missing(medium):

@@ -73,6 +73,12 @@ def test_explicit_values_beat_everything(environment, tmp_path, monkeypatch):
     assert sources.find_links == (str(tmp_path / "wheels"),)
 
 
+def test_a_home_of_nobody_is_a_folder_like_any_other(environment, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = from_settings(find_links=["~nosuchuser/x"], environment=environment)
+    assert found.find_links == (f"{tmp_path}/~nosuchuser/x",)
+
+
 def test_no_index_leaves_only_the_folders(environment):
     sources = from_settings(
         environment={**environment, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}

@@ -84,3 +84,13 @@ def test_a_locked_folder_is_left_alone(tmp_path):
         ):
             raise AssertionError
     assert (tmp_path / "name/file").read_text() == "data"
+
+
+def test_a_link_in_the_place_of_the_work_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "theirs").write_text("kept")
+    (tmp_path / ".new.partial").symlink_to(elsewhere)
+    with pytest.raises(FilesystemError), new_folder(tmp_path / "new"):
+        pass
+    assert (elsewhere / "theirs").read_text() == "kept"
