@@ -1,4 +1,4 @@
-"""What tests/gpu/fit.py reads in a server's log; the lines are those of real servers."""
+"""What tests/gpu/fit.py reads in a server's log."""
 
 import json
 import subprocess
@@ -13,7 +13,8 @@ from tests.gpu.fit import LINES, measured, ratios, trouble
 from tests.unit.test_manifests_fit_shape import CONFIGS, GIB, config
 
 ROOT = Path(__file__).resolve().parents[2]
-#: vLLM 0.20.2 on an H200, Qwen3.5-9B with noise for weights; the last five as its source has them.
+#: vLLM 0.20.2 on an H200, Qwen3.5-9B with noise for weights: what it said there. The last five
+#: lines are not from that run, which was cut off before: worded as in its source, figures made up.
 LOG = """\
 (EngineCore pid=769) INFO 11-30 15:14:24 [v1/attention/backends/flash_attn.py:646] Using FlashAttention version 3
 (EngineCore pid=769) DEBUG 11-30 15:14:24 [model_executor/model_loader/base_loader.py:70] Peak GPU memory after loading weights: 16.87 GiB
