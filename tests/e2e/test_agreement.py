@@ -141,7 +141,7 @@ def offline(demo, script, folder, home):
     """Run Python of the installed environment as a server's, for one model's folder."""
     variables = {"HOME": str(home), "HF_HOME": str(home / "hf"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [str(demo[1] / "host/current/env/bin/python"), "-I", "-c", script, str(folder)],
+        [str(demo[1] / "host/current/env/bin/python"), "-I", "-B", "-c", script, str(folder)],
         env=variables | extras.variables(folder),
         capture_output=True,
         text=True,
