@@ -85,6 +85,7 @@ def test_a_signal_at_every_stage_of_locking(bench, tmp_path):
     assert rest_of(tmp_path / "none", cache) == []
 
 
+@pytest.mark.e2e
 def test_a_signal_at_every_stage_of_creating(bench, tmp_path):
     cache, output = bench.own_cache(tmp_path / "cache", packed=False), tmp_path / "media"
     words = ["create", *bench.words(cache=str(cache)), "--lock", str(bench.lock)]
@@ -106,6 +107,7 @@ def test_a_signal_at_every_stage_of_creating(bench, tmp_path):
     assert rest_of(tmp_path / "none", cache) == []
 
 
+@pytest.mark.e2e
 def test_two_runs_at_once_on_one_cache(bench, tmp_path):
     cache = bench.own_cache(tmp_path / "cache", packed=False)
     words = ["create", *bench.words(cache=str(cache)), "--lock", str(bench.lock), "--output"]

@@ -68,6 +68,7 @@ def test_space_is_compared_to_the_byte_before_the_first_one(small_bundle, disk):
     assert free(disk) < 4 << 20, "the check asks for far more than is needed"
 
 
+@pytest.mark.e2e
 def test_a_disk_that_fills_up_half_way(small_bundle, newer_bundle, disk):
     prefix = disk / "host"
     done = install(small_bundle, "--prefix", str(prefix), "--port", str(free_port()))

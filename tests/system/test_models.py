@@ -326,6 +326,7 @@ def use_killed(prefix, step, name):
     )
 
 
+@pytest.mark.e2e
 def test_a_kill_at_any_step_leaves_what_can_be_started(serving_a):
     whole = use_killed(serving_a, 0, B)
     assert whole.returncode == 0, whole.stderr

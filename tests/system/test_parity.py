@@ -15,6 +15,9 @@ from tests.support import roots
 from tests.support.damage import Medium, tree
 from tests.support.small import STACK, bundle, install
 
+#: Slow, for each makes, scratches and restores whole bundles; the rules are in tests/unit.
+pytestmark = pytest.mark.e2e
+
 PERCENT = 5
 
 

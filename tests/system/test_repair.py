@@ -171,6 +171,7 @@ def test_a_dry_run_writes_nothing(small_bundle, installed):
     assert control(installed, "repair", "--from", str(small_bundle)).returncode == 0
 
 
+@pytest.mark.e2e
 def test_kills_at_any_moment(small_bundle, installed):
     """Whatever a kill leaves, the next run ends it."""
     script = str(small_bundle / "install.sh")
