@@ -46,7 +46,10 @@ def refuses_to_make(folder):
 
 
 @pytest.fixture
-def builder(tmp_path):
+def builder(tmp_path, monkeypatch):
+    """One whose disk has room: how much this machine has at the moment is not the question."""
+    roomy = building.shutil.disk_usage("/")._replace(free=1 << 50)
+    monkeypatch.setattr(building.shutil, "disk_usage", lambda _: roomy)
     return Builder(
         tmp_path / "builds",
         Store(tmp_path / "objects"),
