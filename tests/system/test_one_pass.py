@@ -19,7 +19,7 @@ MIB = 1 << 20
 #: Reads a small bundle's installation of bundlectl, journals, receipts, /proc: no more than this.
 BESIDE = 2 * MIB
 #: The most memory that installing takes, whatever the bundle: Python, and full queues of chunks.
-BOUND = 96 * MIB
+BOUND = 96_000_000
 _RUN = """
 import json, sys
 from bundlectl.cli import main
