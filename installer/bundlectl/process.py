@@ -142,14 +142,21 @@ class Supervisor:
         """Exit status of a server that this object started; None while it runs or if unknown."""
         return None if self._child is None else self._child.poll()
 
-    def attend(self, sink: Callable[[bytes], object], patience: float = 30.0) -> int:
+    def attend(
+        self,
+        sink: Callable[[bytes], object],
+        patience: float = 30.0,
+        begin: Callable[[], object] = lambda: None,
+    ) -> int:
         """Stay with the server that this object started, passing on what it writes to its log.
 
-        Returns when it has ended: 0 where it ended well or SIGTERM or SIGHUP asked us to end, 130
-        after SIGINT. Raises ServerError where it ended with another status.
+        `begin` is called first; from there on a signal is an orderly end. Returns when the server
+        has ended: 0 where it ended well or SIGTERM or SIGHUP asked us to end, 130 after SIGINT.
+        Raises ServerError where it ended with another status.
         """
         with signals_interrupt(), self.log.open("rb") as log:
             try:
+                begin()
                 while self.alive():
                     sink(log.read())
                     time.sleep(_POLL)

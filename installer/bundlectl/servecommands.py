@@ -36,8 +36,9 @@ def foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
         with run.console.stage(STARTING, unit="s") as progress:
             started = service.prove(layout, supervisor, target, settings, seconds(progress))
         service.commit(layout, release, model)
-        tell(run, started)
-        return supervisor.attend(sys.stderr.buffer.write, settings.stop_timeout)
+        return supervisor.attend(
+            sys.stderr.buffer.write, settings.stop_timeout, lambda: tell(run, started)
+        )
 
 
 def tell(run: Run, started: service.Started) -> int:

@@ -313,3 +313,14 @@ def test_our_own_process_is_known():
     me = procfs.read(os.getpid())
     assert me in list(procfs.everyone())
     assert 0 < procfs.uptime(me) < 3600 * 24
+
+
+def test_a_signal_from_the_first_word_on_is_an_orderly_end(supervisor, layout):
+    """Whoever reads that the server answers may end it at once."""
+    start(supervisor)
+
+    def begin():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert supervisor.attend(lambda data: None, begin=begin) == 0
+    assert ours(layout) == []
