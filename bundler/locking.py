@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundler import addition, attention, conda, fitting, hostchannel, parts, whole
-from bundler.models import ModelSource, selection
-from bundler.models.adapter import AdapterSource
+from bundler.models import selection
 from bundler.request import Request
 from bundler.target import check_processor, describe
 from bundler.workshop import Workshop
@@ -35,16 +34,9 @@ class Choice:
 
     target: Target
     stack: Stack
-    model: ModelSource
+    places: parts.Places
     notes: tuple[str, ...] = ()  # what was assumed of the target, a sentence each
-    others: tuple[ModelSource, ...] = ()
-    adapters: tuple[AdapterSource, ...] = ()
     base: Lock | None = None  # of the release that a bundle of models alone extends
-
-    @property
-    def places(self) -> parts.Places:
-        """Where models and adapters come from."""
-        return parts.Places(self.model, self.others, self.adapters)
 
     def check_memory(self, models: Sequence[Model], workshop: Workshop) -> None:
         """Refuse models that were looked at and can't fit the target's GPUs.
@@ -65,9 +57,8 @@ def choose(request: Request, workshop: Workshop) -> Choice:
     if request.model_only:
         base = addition.release_lock(request)
         chosen = addition.stack_of(request, base)
-        return _chosen(
-            base.target, chosen, parts.find(request, chosen, workshop, base.target), base=base
-        )
+        places = parts.find(request, chosen, workshop, base.target)
+        return Choice(base.target, chosen, places, base=base)
     described = describe(request)
     asked = described.target
     chosen = (
@@ -105,20 +96,7 @@ def choose(request: Request, workshop: Workshop) -> Choice:
     check_processor(described, chosen)
     attention.check(request, chosen, replace(asked, glibc=glibc, python=python), workshop)
     places = parts.find(request, chosen, workshop, asked)
-    return _chosen(
-        replace(asked, glibc=glibc, python=python), chosen, places, notes=described.notes
-    )
-
-
-def _chosen(
-    target: Target,
-    chosen: Stack,
-    places: parts.Places,
-    notes: tuple[str, ...] = (),
-    base: Lock | None = None,
-) -> Choice:
-    model, others, adapters = places.model, places.others, places.adapters
-    return Choice(target, chosen, model, notes, others, adapters, base)
+    return Choice(replace(asked, glibc=glibc, python=python), chosen, places, described.notes)
 
 
 def make_lock(

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from bundler.pieces import Pieces
-from manifests import archive, bundle, sums
+from manifests import archive, bundle, sums, synced
 from manifests.digests import Readable, chunks, sha256
 from manifests.errors import FilesystemError, IntegrityError, UsageError, from_oserror
 from manifests.medium import INSTALLER
@@ -123,9 +123,9 @@ def write(
 def seal(work: Path, pieces: Pieces, script: bytes) -> None:
     """Write what lies beside a finished archive: install.sh and the list of all files."""
     digests = pieces.finish()
-    _write_file(work / INSTALLER, script, 0o755)
+    synced.write(work / INSTALLER, script, 0o755)
     digests[INSTALLER] = bundle.digest_of(script)
-    _write_file(work / sums.FILE_NAME, sums.render(digests), 0o644)
+    synced.write(work / sums.FILE_NAME, sums.render(digests), 0o644)
 
 
 def render_installer(manifest: bundle.Manifest, digest: str, first: str) -> str:
@@ -224,14 +224,6 @@ def _put_member(
         f"found {count} with {hasher.hexdigest()}",
         mend="run the same command again",
     )
-
-
-def _write_file(path: Path, data: bytes, mode: int) -> None:
-    with path.open("xb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-        os.fchmod(out.fileno(), mode)
 
 
 def file_opener(path: Path) -> Opener:

@@ -15,7 +15,7 @@ from pathlib import Path
 from bundler.carried import look, medium_of
 from bundler.paritycode import code, digests_of
 from bundler.paritylayout import layout
-from manifests import bundle, medium, sums
+from manifests import bundle, medium, sums, synced
 from manifests.console import Console, Progress, ignore_progress
 from manifests.digests import hash_file
 from manifests.errors import BundleError, UsageError, from_oserror
@@ -178,11 +178,7 @@ def _draft(folder: Path, name: str) -> Path:
 def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
     draft = _draft(folder, name)
     try:
-        with draft.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-            os.fchmod(out.fileno(), mode)
+        synced.write(draft, data, mode, new=False)
         draft.replace(folder / name)
     finally:
         draft.unlink(missing_ok=True)

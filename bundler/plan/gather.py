@@ -76,7 +76,7 @@ def plan(
 
 def _further(draft: Draft, locked: Lock) -> Iterator[Further]:
     """What comes beside the default model."""
-    for model, source in zip(locked.others, draft.choice.others, strict=True):
+    for model, source in zip(locked.others, draft.choice.places.others, strict=True):
         fit = memory.judge(draft, model, source)
         licence = of_text(model.licence)
         yield Further(model.name, _origin(model), parts.weight(model), licence, fit)

@@ -18,7 +18,7 @@ def judge(draft: Draft, model: Model, source: ModelSource | None = None) -> FitP
     """
     target, server = draft.choice.target, draft.choice.stack.server
     weights = fitting.weights(model)
-    shape = fitting.shape_of(model, source or draft.choice.model, draft.workshop.store)
+    shape = fitting.shape_of(model, source or draft.choice.places.model, draft.workshop.store)
     if target.gpus == (gpu.CPU,):
         return _without_gpu(shape, weights, server)
     if not target.gpu_memory:

@@ -16,7 +16,7 @@ from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
 from bundlectl.unpack import StaleStart, Unpacker, sync
-from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, tree
+from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, synced, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
 from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
@@ -356,11 +356,7 @@ def write_whole(path: Path, data: bytes, mode: int) -> None:
     """Replace a small file: all of it or nothing, synced."""
     draft = path.with_name(f".{path.name}.new")
     try:
-        with draft.open("wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-            os.fchmod(handle.fileno(), mode)
+        synced.write(draft, data, mode, new=False)
         draft.replace(path)
         sync(path.parent)
     except OSError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from manifests import placement
 from manifests.errors import UsageError, from_oserror
 
 ROOT_PREFIX = Path("/opt/vllm-bundle")
@@ -110,10 +111,7 @@ class Layout:
 
     def current_release(self) -> str:
         """The id of the release in service; empty where there is none."""
-        try:
-            return self.current.readlink().name
-        except OSError:
-            return ""
+        return placement.current_release(self.prefix)
 
     def create(self) -> None:
         """Make the folders that are missing, with modes that do not depend on the umask.

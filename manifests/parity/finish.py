@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manifests import regular, signature, sums
+from manifests import regular, signature, sums, synced
 from manifests.bundle import digest_of
 from manifests.errors import Damage, IntegrityError
 from manifests.medium import INSTALLER
@@ -63,15 +63,15 @@ def beside(
     listing = sums.render(found)
     _prove(found_papers.lists, listing, found, trusted)
     for name, data in more.items():
-        _put(work / name, data, 0o755 if name == RESTORER else 0o644)
+        synced.write(work / name, data, 0o755 if name == RESTORER else 0o644)
     notes = []
     for name, signed in found_papers.signatures.items():
         if signed is not None:
-            _put(work / name, signed, 0o644)
+            synced.write(work / name, signed, 0o644)
         else:
             notes.append(f"{name}: can't be read, and parity does not cover it: get it again")
-    _put(work / sums.COPY_NAME, listing, 0o644)
-    _put(work / sums.FILE_NAME, listing, 0o644)
+    synced.write(work / sums.COPY_NAME, listing, 0o644)
+    synced.write(work / sums.FILE_NAME, listing, 0o644)
     return tuple(notes)
 
 
@@ -115,14 +115,6 @@ def _differences(lists: Sequence[bytes], found: Mapping[str, str]) -> list[str]:
         if nearest is None or len(lines) < len(nearest):
             nearest = lines
     return nearest if nearest is not None else [f"{sums.FILE_NAME} and its copy can't be read"]
-
-
-def _put(path: Path, data: bytes, mode: int) -> None:
-    with path.open("xb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-        os.fchmod(out.fileno(), mode)
 
 
 def write_at(handle: int, data: bytes, offset: int) -> None:

@@ -8,6 +8,7 @@ from bundler import locking
 from bundler.create import bundle_name, check_name
 from bundler.locking import Choice, follow_lock
 from bundler.models import resolve
+from bundler.parts import Places
 from bundler.request import Request
 from manifests import lock, stack
 from manifests.errors import FilesystemError, UsageError
@@ -41,7 +42,9 @@ def follow(tmp_path):
         asked = dataclasses.replace(asked, **changes)
         chosen = stack.named(found.stack)
         source = resolve(model, Store(tmp_path))
-        return follow_lock(asked, Choice(Target(("cpu",), "2.31", "3.11"), chosen, source), path)
+        return follow_lock(
+            asked, Choice(Target(("cpu",), "2.31", "3.11"), chosen, Places(source)), path
+        )
 
     return run
 

@@ -9,6 +9,7 @@ import pytest
 from bundler.create import Draft
 from bundler.locking import Choice
 from bundler.models import resolve
+from bundler.parts import Places
 from bundler.plan import memory, reasons
 from bundler.request import Request
 from bundler.workshop import Workshop
@@ -50,7 +51,7 @@ def draft(tmp_path):
     def make(target: Target, name: str = "vllm-0.19.1-cu128", **request: object) -> Draft:
         asked = Request(gpu="", model="", output=Path(), channel="host", **request)
         source = resolve(str(tmp_path / "model"), workshop.store)
-        choice = Choice(target, stack.named(name), source)
+        choice = Choice(target, stack.named(name), Places(source))
         return Draft(asked, choice, Sources(""), workshop)
 
     return make
@@ -87,7 +88,8 @@ def test_a_model_that_does_not_fit(draft):
 
 def test_the_config_may_come_from_the_store(draft):
     asked = draft(GPU)
-    from_hub = replace(asked.choice, model=resolve("Org/Name", asked.workshop.store))
+    places = Places(resolve("Org/Name", asked.workshop.store))
+    from_hub = replace(asked.choice, places=places)
     path = asked.workshop.store.path("d" * 64)
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(CONFIG))
