@@ -1,6 +1,5 @@
 """`bundle restore`: a whole copy of a bundle from a damaged medium with parity."""
 
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -9,8 +8,7 @@ from bundler.options import EXIT_CODES, voice
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.names import DIGEST
-from manifests.parity import restore
-from manifests.parity.shelf import Shelf
+from manifests.parity.restore import restore_from
 
 _EPILOG = f"""\b
 Examples:
@@ -50,8 +48,5 @@ def command(
             "--trust-digest: not 64 hex digits in lower case",
             mend="give what sha256sum printed for SHA256SUMS where the bundle was made",
         )
-    with closing(Shelf((place, *volumes_in))) as shelf:
-        scheme = restore.find(shelf)
-        with console.stage(f"restore {place}", restore.size_of(scheme)) as progress:
-            done = restore.restore(shelf, scheme, target, trusted=trust_digest, progress=progress)
+    done = restore_from((place, *volumes_in), target, console, trusted=trust_digest)
     console.result(done.as_record(), done.text())

@@ -6,7 +6,6 @@ from bundlectl import config, diagnosis, service
 from bundlectl import install as installing
 from bundlectl import preflight as checking
 from bundlectl import repair as repairing
-from bundlectl import restore as restoring
 from bundlectl.call import Run, seconds
 from bundlectl.outcome import preview
 from bundlectl.servecommands import STARTING, foreground, tell
@@ -17,6 +16,7 @@ from manifests.errors import UsageError, from_oserror
 from manifests.exitcodes import ExitCode
 from manifests.medium import vouched
 from manifests.parity import advice
+from manifests.parity.restore import restore_from
 
 
 def preflight(run: Run) -> int:
@@ -117,9 +117,12 @@ def restore(run: Run) -> int:
             "restore has to be the first word",
             mend="run it as: sh install.sh restore --to FOLDER …",
         )
-    found = restoring.Damaged(
-        (medium.folder, *medium.others), run.next_medium, arguments.trusted_list
+    restored = restore_from(
+        (medium.folder, *medium.others),
+        arguments.target,
+        run.console,
+        next_medium=run.next_medium,
+        trusted=arguments.trusted_list,
     )
-    restored = restoring.run(found, arguments.target, run.console)
     run.console.result(restored.as_record(), restored.text())
     return ExitCode.OK

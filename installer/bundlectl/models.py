@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bundlectl import statefile
 from bundlectl.layout import Layout
 from manifests import FORMAT_VERSION, adapter, canonical, checkpoint, placement, tree
 from manifests.bundle import Manifest, Part, ServedAdapter, ServedModel
-from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
+from manifests.errors import IntegrityError, TargetError, UsageError
 from manifests.modelfolder import files_of
-from manifests.records import from_data, to_data
+from manifests.records import to_data
 
 
 @dataclass(frozen=True)
@@ -178,19 +179,13 @@ def load(layout: Layout) -> Choices:
 
     Raises IntegrityError where the record is damaged, FilesystemError where it can't be read.
     """
-    path = path_of(layout)
-    try:
-        return from_data(Choices, canonical.loads(path.read_bytes()), path.name)
-    except FileNotFoundError:
-        return Choices(FORMAT_VERSION)
-    except OSError as error:
-        raise from_oserror(error, "reading which model is served", path) from None
-    except (ValueError, IntegrityError) as error:
-        raise IntegrityError(
-            f"{path}: damaged, so nobody can tell which model is to be served",
-            why=str(error),
-            mend="remove the file, and choose again with: bundlectl use NAME",
-        ) from None
+    return statefile.load(
+        path_of(layout),
+        Choices(FORMAT_VERSION),
+        "reading which model is served",
+        "nobody can tell which model is to be served",
+        "remove the file, and choose again with: bundlectl use NAME",
+    )
 
 
 def with_choice(layout: Layout, release: str, model: Installed) -> Choices | None:

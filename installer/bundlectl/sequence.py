@@ -8,11 +8,12 @@ is to be refused. Going back to a release that is installed is another matter.
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bundlectl import statefile
 from bundlectl.layout import Layout
 from manifests import FORMAT_VERSION, canonical
 from manifests.bundle import Manifest
-from manifests.errors import IntegrityError, UsageError, from_oserror
-from manifests.records import from_data, to_data
+from manifests.errors import IntegrityError, UsageError
+from manifests.records import to_data
 
 _MEND = "take it all the same with --allow-downgrade"
 
@@ -50,22 +51,14 @@ def load(layout: Layout) -> Highest:
 
     Raises IntegrityError where the record is damaged, FilesystemError where it can't be read.
     """
-    path = path_of(layout)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return Highest(FORMAT_VERSION)
-    except OSError as error:
-        raise from_oserror(error, "reading the highest sequence numbers", path) from None
-    try:
-        return from_data(Highest, canonical.loads(data), path.name)
-    except (ValueError, IntegrityError) as error:
-        raise IntegrityError(
-            f"{path}: damaged, so nobody can tell an older bundle from a newer one",
-            why=str(error),
-            mend="restore the file, or, if the bundle is known to be the newest, "
-            "install it with --allow-downgrade, which writes the file anew",
-        ) from None
+    return statefile.load(
+        path_of(layout),
+        Highest(FORMAT_VERSION),
+        "reading the highest sequence numbers",
+        "nobody can tell an older bundle from a newer one",
+        "restore the file, or, if the bundle is known to be the newest, "
+        "install it with --allow-downgrade, which writes the file anew",
+    )
 
 
 def check(layout: Layout, manifest: Manifest, allow_downgrade: bool = False) -> Highest:

@@ -8,15 +8,16 @@ written last, and only where all files are the ones that it names; then the fold
 import errno
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from manifests.console import Progress, ignore_progress, size
+from manifests.console import Console, Progress, ignore_progress, size
 from manifests.errors import FilesystemError, IntegrityError, UsageError
-from manifests.medium import INSTALLER
+from manifests.medium import INSTALLER, NextMedium, no_other_medium
 from manifests.newfolder import new_folder
 from manifests.parity import finish, front
 from manifests.parity.codec import Codec
@@ -93,6 +94,25 @@ def find(shelf: Shelf) -> Scheme:
 def size_of(scheme: Scheme) -> int:
     """Bytes that restoring reads, for a progress bar."""
     return sum(extent.size for extent in scheme.extents)
+
+
+def restore_from(
+    folders: Sequence[Path],
+    target: Path,
+    console: Console,
+    *,
+    next_medium: NextMedium = no_other_medium,
+    trusted: str = "",
+) -> Restored:
+    """Restore what lies in some folders, under a bar; otherwise as `restore`.
+
+    Damage is the point here, so nothing of the medium is presumed right but what the caller has
+    proven: this program, and SHA256SUMS where a key or digest was given.
+    """
+    with closing(Shelf(folders, next_medium)) as shelf:
+        scheme = find(shelf)
+        with console.stage(f"restore to {target}", size_of(scheme)) as progress:
+            return restore(shelf, scheme, target, trusted=trusted, progress=progress)
 
 
 def restore(
