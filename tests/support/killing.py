@@ -43,6 +43,7 @@ printf '%s\n' "$text" >"$root/bin/tool"
 #: struck by SIGINT.
 _FORKS = """
 import os, signal, sys
+from manifests.errors import BundleError
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link", "os.chmod",
            "os.truncate", "shutil.rmtree", "subprocess.Popen", "fcntl.flock"}
 errors = sys.argv[1]
@@ -75,6 +76,17 @@ class Run:
         status = action(self, words)
         os.write(counted, b"%d %d" % (self.count, self.read))
         os._exit(status)
+
+# The status that a command line ends with.
+def status_of(work):
+    try:
+        work()
+    except KeyboardInterrupt:
+        return 130
+    except BundleError as error:
+        print(error.render())
+        return int(error.exit_code)
+    return 0
 
 def serve(action):
     for line in sys.stdin:
@@ -119,7 +131,6 @@ _WRITES = """
 from pathlib import Path
 from bundler import media
 from manifests import newfolder
-from manifests.errors import BundleError
 from tests.support import killing
 
 def write(run, words):
@@ -136,14 +147,8 @@ def write(run, words):
     manifest = simulator.manifest()
     contents = {path: opener(data) for path, data in simulator.contents().items()}
     sys.addaudithook(run.hook)
-    try:
-        media.write(output / manifest.name, manifest, contents, lambda count: None, volume_size)
-    except KeyboardInterrupt:
-        return 130
-    except BundleError as error:
-        print(error.render())
-        return int(error.exit_code)
-    return 0
+    folder, quiet = output / manifest.name, lambda count: None
+    return status_of(lambda: media.write(folder, manifest, contents, quiet, volume_size))
 
 serve(write)
 """

@@ -13,25 +13,21 @@ _ACTS = """
 from contextlib import closing
 from pathlib import Path
 from bundler import parity
-from manifests.errors import BundleError
 from manifests.parity import restore
 from manifests.parity.shelf import Shelf
 
 def act(run, words):
     what, folder, *rest = words
-    sys.addaudithook(run.hook)
-    try:
+
+    def work():
         if what == "add":
             parity.add(Path(folder), 5)
         else:
             with closing(Shelf([Path(folder)])) as shelf:
                 restore.restore(shelf, restore.find(shelf), Path(*rest))
-    except KeyboardInterrupt:
-        return 130
-    except BundleError as error:
-        print(error.render())
-        return int(error.exit_code)
-    return 0
+
+    sys.addaudithook(run.hook)
+    return status_of(work)
 
 serve(act)
 """
