@@ -172,7 +172,8 @@ def _files_of(package: str) -> list[Path]:
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None  # stage_runtime has copied it
     folder = Path(spec.origin).parent
-    return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".sh"))
+    found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    return sorted(path for path in found if path.is_file())
 
 
 def _publish(work: Path, place: Path) -> None:

@@ -16,6 +16,7 @@ from bundler.commands import (
     kernels,
     keygen,
     lock,
+    manual,
     parity,
     plan,
     report,
@@ -43,7 +44,7 @@ def bundle() -> None:
 for _module in (
     *(create, plan, lock, stacks, report, report_script),
     *(inspect, diff, split, join, audit, kernels, elf, schema),
-    *(keygen, sign, verify, parity, restore),
+    *(keygen, sign, verify, parity, restore, manual),
 ):
     bundle.add_command(_module.command)
 

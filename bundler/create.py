@@ -17,6 +17,7 @@ from manifests.choice import driver_needed
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.lock import COMPUTED, Lock, Wheel
+from manifests.manual.documents import documents
 from manifests.names import MEDIA_NAME
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import obtain, volume
@@ -117,6 +118,7 @@ def create(
     openers = {
         bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
         bundle.LOCK_MEMBER: media.bytes_opener(locked.dump()),
+        **{path: media.bytes_opener(data) for path, data in documents().items()},
         **parts.openers(locked, taken),
     }
     if serving is not None:
@@ -169,15 +171,13 @@ def describe(
     passed: gates.Passed,
 ) -> Manifest:
     """The manifest of what is about to be written."""
-    papers = locked.dump()
-    members = [
-        Member(bundle.RUNTIME_MEMBER, bundle.RUNTIME, runtime.size, runtime.sha256),
-        Member(bundle.LOCK_MEMBER, bundle.DOCUMENT, len(papers), bundle.digest_of(papers)),
-        *parts.members_of(locked),
-    ]
+    members = [Member(bundle.RUNTIME_MEMBER, bundle.RUNTIME, runtime.size, runtime.sha256)]
+    # Early, so that tar on any machine comes to the manual without reading gigabytes.
+    members += [_document(path, data) for path, data in documents().items()]
     if serving is not None:
         packed = (serving.size, serving.sha256)
-        members.insert(1, Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, *packed))
+        members.append(Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, *packed))
+    members += [_document(bundle.LOCK_MEMBER, locked.dump()), *parts.members_of(locked)]
     stack, models = choice.stack, parts.measured(locked, taken)
     # On a GPU the weights pass through the page cache, which gives way.
     weights = max(one.weights for one in taken) if stack.cuda is None else 0
@@ -209,6 +209,10 @@ def describe(
         others=models[1:],
         adapters=tuple(map(parts.served_adapter, locked.adapters)),
     )
+
+
+def _document(path: str, data: bytes) -> Member:
+    return Member(path, bundle.DOCUMENT, len(data), bundle.digest_of(data))
 
 
 def _unpublished(locked: Lock) -> tuple[str, ...]:

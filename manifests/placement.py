@@ -19,6 +19,8 @@ ENVIRONMENT, RUNTIME = "env", "runtime"
 RECEIPTS = Path("state/receipts")
 #: What an interrupted install leaves ends in this, and is continued or replaced by the next.
 PARTIAL = ".partial"
+#: What is on its way out ends in this; what a kill leaves of it is removed by the next prune.
+TRASH = ".trash"
 #: What mends an installation.
 REPAIR = "sh install.sh repair, from the bundle's medium (or: bundlectl repair --from MEDIA)"
 

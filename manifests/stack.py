@@ -36,6 +36,15 @@ class Flavour:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """What a yes or no of the isolated host's settings is to this server, as arguments."""
+
+    key: str  # of etc/serve.toml, "pictures"
+    on: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Server:
     """How the stack's server is started; bundlectl adds model, address, port and limits."""
 
@@ -45,6 +54,8 @@ class Server:
     thinking_argument: str = "--default-chat-template-kwargs"
     reasoning_parser: str = ""
     memory: int = 0  # bytes that the server needs beside the weights
+    parser: str = ""  # module with its make_arg_parser, by which arguments are checked before
+    switches: tuple[Switch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,27 +15,36 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
-def workplace(tmp_path_factory):
-    """A connected machine with a tiny model, a small stack, and a cache that is kept for all."""
-    return small.workplace(tmp_path_factory.mktemp("workplace"))
+def common_bench(tmp_path_factory) -> connected.Bench:
+    """A connected machine that all processes of this run share: only to be read."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return connected.prepared(shared / "bench")
 
 
 @pytest.fixture(scope="session")
-def small_bundle(workplace, tmp_path_factory) -> Path:
+def bench(common_bench, tmp_path_factory) -> connected.Bench:
+    """A connected machine with a warm cache. Shared: take its `own_cache` before harming that."""
+    return common_bench.with_own_cache(tmp_path_factory.mktemp("bench") / "cache")
+
+
+@pytest.fixture(scope="session")
+def workplace(bench) -> small.Workplace:
+    """The tiny model, the small stack, and the cache, of that machine."""
+    return bench.place
+
+
+@pytest.fixture(scope="session")
+def small_bundle(common_bench) -> Path:
     """The small bundle's folder. Shared: copy it before changing it (see `own_bundle`)."""
-    return workplace.create(tmp_path_factory.mktemp("media"))
+    (folder,) = (common_bench.lock.parent / "media").iterdir()
+    return folder
 
 
 @pytest.fixture
 def own_bundle(small_bundle, tmp_path) -> Path:
     """A copy of the small bundle that a test may damage."""
     return Path(shutil.copytree(small_bundle, tmp_path / small_bundle.name))
-
-
-@pytest.fixture(scope="session")
-def bench(workplace, tmp_path_factory) -> connected.Bench:
-    """A connected machine with a warm cache. Shared: take its `own_cache` before harming that."""
-    return connected.bench(workplace, tmp_path_factory.mktemp("bench"))
 
 
 @pytest.fixture(scope="session")

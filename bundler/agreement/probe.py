@@ -12,23 +12,23 @@ import subprocess
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from bundler import conda
-from bundler.agreement import script
 from bundler.models import Snapshot
 from bundler.workshop import Workshop
-from manifests import canonical
+from manifests import canonical, trial
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, UsageError, from_oserror
 from manifests.lock import CondaPackage, Wheel
 from manifests.records import from_data
 from manifests.risks import is_code, is_pickle
 from manifests.shards import SUFFIX
+from manifests.trial import Answer, Question
 from wheelhouse import install, remember
 from wheelhouse.flashattn.isolation import isolated
 
@@ -37,23 +37,9 @@ TRANSFORMERS = "transformers"
 ROOTS = (TRANSFORMERS, "jinja2", "tiktoken", "sentencepiece", "protobuf", "mistral-common")
 #: Tokenizers do without; it is large, and its libraries need not load on this machine.
 _LEFT_OUT = frozenset({"torch"})
-_SCRIPT = Path(script.__file__)
+_SCRIPT = Path(trial.__file__)
 #: Seconds. Two are usual; a disk may be cold and a machine busy.
 _PATIENCE = 300
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the script said. Empty texts: it did not come that far."""
-
-    version: str = ""  # of transformers; empty where it can't be imported on this machine
-    model_types: tuple[str, ...] = ()  # that this transformers knows
-    tokenizer: str = ""  # its class
-    largest: int = 0  # of the tokens' numbers
-    template: str = ""  # "renders", "none", or the error
-    thinking: bool = False  # enable_thinking changes what is rendered
-    error: str = ""
-    wanted: tuple[str, ...] = ()  # what it tried to reach
 
 
 def wheels_for(wheels: Sequence[Wheel], workshop: Workshop) -> tuple[Wheel, ...]:
@@ -159,10 +145,10 @@ def _run(python: Path, folder: Path, scratch: Path) -> Answer:
         cut_off = isolated()
     try:
         done = subprocess.run(
-            [*cut_off, str(python), "-I", "-B", str(_SCRIPT), str(folder)],
+            [*cut_off, str(python), "-I", "-B", str(_SCRIPT)],
             env=_environment(home),
             cwd=home,
-            stdin=subprocess.DEVNULL,
+            input=json.dumps(asdict(Question(folder=str(folder)))),
             capture_output=True,
             text=True,
             timeout=_PATIENCE,
@@ -173,7 +159,6 @@ def _run(python: Path, folder: Path, scratch: Path) -> Answer:
     except OSError as error:  # a Python that is for another machine
         return Answer(error=str(error))
     try:
-        # What libraries print comes before it.
         return from_data(Answer, json.loads(done.stdout.splitlines()[-1]), "the tokenizer's answer")
     except (IndexError, ValueError, IntegrityError):
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]

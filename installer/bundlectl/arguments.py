@@ -1,11 +1,14 @@
 """The words that bundlectl understands."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bundlectl.exports import KINDS
 from manifests import __version__, exitcodes
 from manifests.errors import UsageError
+from manifests.manual.topics import LANGUAGES
 
 _EXAMPLES = """\
 examples:
@@ -19,6 +22,7 @@ examples:
   PREFIX/bin/bundlectl audit               is every installed byte right?
   sh install.sh restore --to FOLDER        a whole copy of a scratched medium that has parity
   sh install.sh repair                     replace just what is not (bundlectl repair --from DIR)
+  sh install.sh help TOPIC                 the manual, here and in bundlectl (--lang zh: Chinese)
 
 exit codes:
 """
@@ -37,6 +41,17 @@ _VALUED = {
     "--to",
     "--trusted-list",
     "--release",
+    "--unset",
+    "--instance",
+    "--keep",
+    "--gpus",
+    "--model",
+    "--lang",
+    "--output",
+    "--log-lines",
+    "--account",
+    "--listen",
+    "--name",
 }
 
 
@@ -72,6 +87,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) > 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1000000")
+    return int(text)
+
+
 def _volumes_in(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--volumes-in",
@@ -87,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands; it raises UsageError for what it can't take."""
     shared = _Parser(add_help=False)
     shared.add_argument("--prefix", metavar="DIR", help="the installation's folder")
+    shared.add_argument(
+        "--instance", default="", metavar="NAME", help="another server of it (see: instances)"
+    )
     shared.add_argument("--json", action="store_true", help="one JSON document as result")
     shared.add_argument("--quiet", action="store_true", help="no narration")
     shared.add_argument("--media", type=Path, help=argparse.SUPPRESS)
@@ -121,6 +145,9 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--next-medium", action="store_true", help="ask for volumes that are not at hand"
         )
+        if name == "preflight":
+            sub.add_argument("--all", action="store_true", help="tell the checks that passed too")
+            sub.add_argument("--list", action="store_true", help="the table of checks, and no more")
         if name == "install":
             sub.add_argument(
                 "--allow-downgrade",
@@ -145,6 +172,16 @@ def parser() -> argparse.ArgumentParser:
     command("status", "what runs, since when, where")
     sub = command("logs", "the end of the server's log")
     sub.add_argument("--lines", type=_count, default=50, metavar="N", help="how many (default 50)")
+    sub = command("support", "write one text without secrets, for whoever helps")
+    sub.add_argument(
+        "--output", type=Path, metavar="FILE", help="where (default: a new file in this folder)"
+    )
+    sub.add_argument(
+        "--log-lines", type=_count, default=300, metavar="N", help="of each log (default 300)"
+    )
+    sub.add_argument(
+        "--anonymous", action="store_true", help="no names of users and hosts, no addresses"
+    )
     sub = command("ask", "one question to the server")
     sub.add_argument("text")
     sub.add_argument("--thinking", type=_switch, metavar="on|off")
@@ -158,8 +195,22 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="stop the server before the new one is tried: for hosts with memory for only one",
     )
+    sub = command("config", "show, change or check the settings of the server (etc/serve.toml)")
+    sub.add_argument("action", choices=("show", "set", "check"))
+    sub.add_argument("key", nargs="?", metavar="KEY", help="a key, or environment.NAME")
+    sub.add_argument("value", nargs="?", metavar="VALUE", help='lists as TOML: ["--seed", "0"]')
+    sub.add_argument("--unset", metavar="KEY", help="set: go back to the key's default")
+    sub.add_argument("--restart", action="store_true", help="set: and restart the server")
+    sub.add_argument("--arguments", action="store_true", help="show: what the server is given")
+    sub.set_defaults(foreground=False)
+    sub = command("rehearse", "try a start with random weights; what serves is left alone")
+    sub.add_argument("--model", default="", metavar="NAME", help="with the shape of another model")
+    sub.add_argument("--release", default="", metavar="ID", help="another release")
     sub = command("audit", "compare every byte, name, mode and link with the manifest")
     sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
+    sub.add_argument(
+        "--record", action="store_true", help="keep the answer in state/audit.json, for status"
+    )
     _volumes_in(sub)
     sub = command("repair", "replace what the audit finds wrong, from the bundle's medium")
     sub.add_argument(
@@ -175,6 +226,11 @@ def parser() -> argparse.ArgumentParser:
         help="remove what lies in its folders and is not listed",
     )
     sub.add_argument("--dry-run", action="store_true", help="say what would be done")
+    _installation(command)
+    _surroundings(command)
+    sub = command("help", "the manual: its topics, or one of them")
+    sub.add_argument("topic", nargs="?", metavar="TOPIC")
+    sub.add_argument("--lang", choices=LANGUAGES, help="en or zh (default: the locale's)")
     sub = command("restore", "write a whole copy of a damaged medium that has parity")
     sub.add_argument(
         "--to", dest="target", type=Path, required=True, metavar="FOLDER", help="a new folder"
@@ -185,6 +241,66 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--trusted-list", help=argparse.SUPPRESS)
     return whole
+
+
+def _installation(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """The commands about releases and instances."""
+    command("releases", "the installed releases, and where they serve")
+    sub = command(
+        "rollback", "serve what served before, once it has answered; twice: there and back"
+    )
+    sub.add_argument("--to", dest="target", default="", metavar="ID", help="this release instead")
+    sub.add_argument("--audit", action="store_true", help="read every byte of it first")
+    sub.add_argument("--stop-first", action="store_true", help="as with use")
+    sub = command("prune", "remove releases that serve nowhere and did not serve before")
+    sub.add_argument(
+        "--keep",
+        type=_number,
+        metavar="N",
+        help="keep the N latest beside those in service, whether they served before or not",
+    )
+    sub.add_argument("--models", action="store_true", help="bundles of models alone, too")
+    sub.add_argument("--dry-run", action="store_true", help="say what would be done")
+    sub = command("uninstall", "stop every server and remove the installation")
+    sub.add_argument("--keep-models", action="store_true", help="the next install finds them")
+    sub.add_argument("--keep-settings", action="store_true", help="etc/, the API key included")
+    sub.add_argument("--yes", action="store_true", help="don't ask")
+    sub.add_argument("--dry-run", action="store_true", help="say what would be done")
+    command("instances", "the servers of the installation: release, model, port, GPUs")
+    sub = command("instance", "make another server of the installation, or remove it")
+    sub.add_argument("action", choices=("create", "remove"))
+    sub.add_argument("name", metavar="NAME")
+    sub.add_argument("--port", type=_port, help="its TCP port")
+    sub.add_argument("--gpus", default="", metavar="LIST", help="its GPUs: 0,1 or GPU-… or MIG-…")
+    sub.add_argument("--model", default="", metavar="NAME", help="what it serves (see: models)")
+    sub.add_argument("--release", default="", metavar="ID", help="with another release")
+    sub.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def _surroundings(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """The commands about what the host has around the server."""
+    sub = command("service", "the server as a systemd unit: install, remove or show it")
+    sub.add_argument("action", choices=("install", "remove", "show"))
+    sub.add_argument("--user", action="store_true", help="for this account's own systemd")
+    sub.add_argument("--account", default="", metavar="NAME", help="run it as this account")
+    sub.add_argument(
+        "--boot",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="start at boot (the default), or only when told",
+    )
+    sub.add_argument(
+        "--audit", default="", metavar="WHEN", help="audit on a timer: daily, weekly, an OnCalendar"
+    )
+    sub.add_argument("--force", action="store_true", help="also units that were changed by hand")
+    sub.add_argument("--dry-run", action="store_true", help="show the units, write nothing")
+    sub = command("export", "a file for a proxy or for monitoring, ready for this installation")
+    sub.add_argument("kind", choices=KINDS)
+    sub.add_argument("--to", dest="target", type=Path, metavar="FILE", help="write it there")
+    sub.add_argument(
+        "--listen", type=_port, default=443, metavar="PORT", help="of the proxy (default 443)"
+    )
+    sub.add_argument("--name", default="_", metavar="HOST", help="clients call it that")
 
 
 def command_first(words: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bundlectl import install
-from bundlectl.layout import Layout, check_prefix, default_prefix
+from bundlectl.layout import DEFAULT, Layout, check_instance, check_prefix, default_prefix
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.medium import Medium, NextMedium, no_other_medium
@@ -29,9 +29,27 @@ class Run:
 
     @property
     def layout(self) -> Layout:
-        """The installation that is meant."""
+        """The installation, and the instance of it, that are meant.
+
+        Raises UsageError where that instance was never made.
+        """
+        return self.of_instance(self.arguments.instance)
+
+    def of_instance(self, name: str) -> Layout:
+        """The installation, and an instance of it by its name.
+
+        Raises UsageError where that was never made.
+        """
         named = self.arguments.prefix
-        return Layout(check_prefix(named if named else default_prefix()))
+        prefix = check_prefix(named if named else default_prefix())
+        layout = Layout(prefix, "" if name in ("", DEFAULT) else check_instance(name))
+        if layout.instance and not layout.home.is_dir():
+            raise UsageError(
+                f"{prefix} has no instance {layout.instance!r}",
+                mend=f"see: bundlectl instances; or make it: bundlectl instance create "
+                f"{layout.instance} --port N --gpus LIST",
+            )
+        return layout
 
     @property
     def media(self) -> Medium:

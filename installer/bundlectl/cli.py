@@ -9,7 +9,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bundlectl import mediacommands, servecommands
+from bundlectl import (
+    configcommand,
+    exportcommands,
+    helping,
+    mediacommands,
+    preflightcommands,
+    rehearsecommand,
+    releasecommands,
+    servecommands,
+    servicecommands,
+    support,
+)
 from bundlectl.arguments import command_first, parser
 from bundlectl.call import Run
 from manifests.console import Console
@@ -19,18 +30,30 @@ from manifests.parity import advice
 
 _ACTIONS: dict[str, Callable[[Run], int]] = {
     "install": mediacommands.install,
-    "preflight": mediacommands.preflight,
+    "preflight": preflightcommands.preflight,
     "start": servecommands.start,
     "stop": servecommands.stop,
     "restart": servecommands.restart,
     "status": servecommands.status,
     "logs": servecommands.logs,
+    "support": support.support,
     "ask": servecommands.ask,
     "models": servecommands.list_models,
     "use": servecommands.use,
     "audit": mediacommands.audit,
     "repair": mediacommands.repair,
     "restore": mediacommands.restore,
+    "config": configcommand.config_command,
+    "rehearse": rehearsecommand.rehearse_command,
+    "service": servicecommands.service,
+    "export": exportcommands.export,
+    "help": helping.show,
+    "releases": releasecommands.releases,
+    "rollback": releasecommands.rollback,
+    "prune": releasecommands.prune,
+    "uninstall": releasecommands.uninstall,
+    "instances": releasecommands.list_instances,
+    "instance": releasecommands.instance,
 }
 
 

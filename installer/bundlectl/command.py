@@ -1,11 +1,11 @@
 """The server's command line."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundlectl.config import ServeConfig
+from bundlectl.config import AUTO, ServeConfig
 from manifests.adapter import max_rank
 from manifests.errors import UsageError
 from manifests.stack import Server
@@ -24,7 +24,25 @@ _RESERVED = {
     "--api-key": "write the key into etc/api-key",
     "--default-chat-template-kwargs": "set thinking",
     "--trust-remote-code": "set trust_remote_code",
+    "--reasoning-parser": "set reasoning_parser",
+    "--dtype": "set dtype",
+    "--config": "write each argument of that file into extra_arguments",
 }
+#: Keys of serve.toml whose number is the argument's, 0 being none.
+_NUMBERS = {
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "tensor_parallel_size": "--tensor-parallel-size",
+}
+#: reasoning_parser in serve.toml: without one, whatever the stack has.
+NO_PARSER = "none"
+
+
+#: Who decides about an argument where it is no key of serve.toml: the bundle that was installed,
+#: its stack, the sums about memory.
+BUNDLE, STACK, FIT = "bundle", "stack", "fit"
+#: The keys of serve.toml that each stack says in its own arguments.
+SWITCHES = ("pictures", "prefix_caching", "log_requests")
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,14 @@ class Adapter:
     name: str
     folder: Path  # absolute
     rank: int
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the server with its values, and who decided about it."""
+
+    words: tuple[str, ...]
+    source: str = BUNDLE  # a key of etc/serve.toml; BUNDLE, STACK or FIT otherwise
 
 
 def server_command(
@@ -47,41 +73,97 @@ def server_command(
 ) -> list[str]:
     """Program and arguments that serve `model` (an absolute folder) from a conda environment.
 
+    The rest is as in `arguments`. Raises UsageError.
+    """
+    words = flat(arguments(server, model, name, config, sizing, adapters))
+    return [*program(environment / "bin/python", server), *words]
+
+
+def program(python: Path, server: Server) -> list[str]:
+    """The server's program, by the Python of its environment.
+
+    -s: the account's own site-packages stay out. Bytecode is wanted (imports take a third of the
+    time), and PYTHONPYCACHEPREFIX keeps it out of the release.
+    """
+    return [str(python), "-s", "-m", server.module]
+
+
+def arguments(
+    server: Server,
+    model: Path,
+    name: str,
+    config: ServeConfig,
+    sizing: Sequence[str] = (),
+    adapters: Sequence[Adapter] = (),
+) -> tuple[Argument, ...]:
+    """The server's arguments.
+
     `name` is what requests call the model unless serve.toml says otherwise; `sizing` are the flags
-    about memory that serve.toml leaves open (bundlectl.sizing). The API key is not
-    among the arguments, which everybody can read. Raises UsageError where serve.toml repeats an
-    argument that is set here.
+    about memory that serve.toml leaves open (bundlectl.sizing), each with its value. The API key is
+    not among the arguments, which everybody can read. Raises UsageError where serve.toml repeats an
+    argument that is set here, or asks for what the stack's server can't do.
     """
     check_arguments(config.extra_arguments)
-    pairs = [
-        ("--model", str(model)),
-        ("--served-model-name", served_name(name, config)),
-        ("--host", config.host),
-        ("--port", str(config.port)),
+    found = [
+        Argument(("--model", str(model))),
+        Argument(("--served-model-name", served_name(name, config)), "served_model_name"),
+        Argument(("--host", config.host), "host"),
+        Argument(("--port", str(config.port)), "port"),
     ]
-    if server.reasoning_parser:
-        pairs.append(("--reasoning-parser", server.reasoning_parser))
-    if config.max_model_len:
-        pairs.append(("--max-model-len", str(config.max_model_len)))
-    if config.max_num_seqs:
-        pairs.append(("--max-num-seqs", str(config.max_num_seqs)))
-    if config.tensor_parallel_size:
-        pairs.append(("--tensor-parallel-size", str(config.tensor_parallel_size)))
+    parser = config.reasoning_parser or server.reasoning_parser
+    if parser not in ("", NO_PARSER):
+        source = "reasoning_parser" if config.reasoning_parser else STACK
+        found.append(Argument(("--reasoning-parser", parser), source))
+    for key, option in _NUMBERS.items():
+        if value := getattr(config, key):
+            found.append(Argument((option, str(value)), key))
     if config.gpu_memory_utilization:
         share = f"{config.gpu_memory_utilization / 100:.2f}"
-        pairs.append(("--gpu-memory-utilization", share))
+        found.append(Argument(("--gpu-memory-utilization", share), "gpu_memory_utilization"))
+    if config.dtype != AUTO:
+        found.append(Argument(("--dtype", config.dtype), "dtype"))
     if server.thinking_argument:
         # Said both ways: what a template does by itself differs from model to model.
         switch = json.dumps({"enable_thinking": config.thinking})
-        pairs.append((server.thinking_argument, switch))
-    flat = [word for pair in pairs for word in pair]
+        found.append(Argument((server.thinking_argument, switch), "thinking"))
+    found += switch_arguments(server, config)
     if config.trust_remote_code:
-        flat.append("--trust-remote-code")
-    # -s: the account's own site-packages stay out. Bytecode is wanted (imports take a third of the
-    # time), and PYTHONPYCACHEPREFIX keeps it out of the release.
-    program = [str(environment / "bin/python"), "-s", "-m", server.module]
-    lora = lora_arguments(adapters, served_name(name, config))
-    return [*program, *flat, *lora, *sizing, *server.arguments, *config.extra_arguments]
+        found.append(Argument(("--trust-remote-code",), "trust_remote_code"))
+    if lora := lora_arguments(adapters, served_name(name, config)):
+        found.append(Argument(tuple(lora)))
+    found += [Argument(pair, FIT) for pair in zip(sizing[::2], sizing[1::2], strict=True)]
+    if server.arguments:
+        found.append(Argument(server.arguments, STACK))
+    if config.extra_arguments:
+        found.append(Argument(config.extra_arguments, "extra_arguments"))
+    return tuple(found)
+
+
+def switch_arguments(server: Server, config: ServeConfig) -> tuple[Argument, ...]:
+    """What the yes-or-no keys of serve.toml are to a stack's server.
+
+    Raises UsageError where one is set that this server doesn't have.
+    """
+    known = {switch.key: switch for switch in server.switches}
+    for key in SWITCHES:
+        if key not in known and getattr(config, key) != getattr(ServeConfig, key):
+            value = json.dumps(getattr(config, key))
+            raise UsageError(
+                f"serve.toml: {key} = {value} can't be had from the server of this release",
+                why="its stack does not say by which arguments",
+                mend=f"remove {key}, or name the arguments themselves in extra_arguments",
+            )
+    rendered = (
+        Argument(switch.on if getattr(config, switch.key) else switch.off, switch.key)
+        for switch in server.switches
+        if switch.key in SWITCHES  # of a stack of one's own: anything
+    )
+    return tuple(one for one in rendered if one.words)
+
+
+def flat(found: Iterable[Argument]) -> list[str]:
+    """The words of arguments, as a command line has them."""
+    return [word for one in found for word in one.words]
 
 
 def lora_arguments(adapters: Sequence[Adapter], base: str) -> list[str]:

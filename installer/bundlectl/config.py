@@ -2,23 +2,28 @@
 
 import difflib
 import ipaddress
-import json
 import re
 import tomllib
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bundlectl.tomledit import rendered
 from manifests.errors import UsageError, from_oserror
 
-
-def _about(*lines: str, low: int | None = None, high: int | None = None) -> dict[str, Any]:
-    """A key's documentation and, for numbers, its limits."""
-    return {"about": lines, "low": low, "high": high}
+#: dtype, where the server and the GPUs decide.
+AUTO = "auto"
 
 
-def _key(default: Any, *lines: str, low: int | None = None, high: int | None = None) -> Any:
-    return field(default=default, metadata=_about(*lines, low=low, high=high))
+def _about(
+    *lines: str, low: int | None = None, high: int | None = None, choices: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """A key's documentation, for numbers their limits, for texts those that there are."""
+    return {"about": lines, "low": low, "high": high, "choices": choices}
+
+
+def _key(default: Any, *lines: str, **limits: Any) -> Any:
+    return field(default=default, metadata=_about(*lines, **limits))
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,15 @@ class ServeConfig:
         "Whether the model thinks before it answers, where a request does not say. A request says",
         'with: "chat_template_kwargs": {"enable_thinking": false}',
     )
+    reasoning_parser: str = _key(
+        "",
+        "What tells thoughts from the answer, by the server's own name for it; empty: the stack's,",
+        "for the models that it was tested with; none: thoughts stay in the answer.",
+    )
+    pictures: bool = _key(
+        True,
+        "Whether a model that can look at pictures does; without, there is more memory for text.",
+    )
     served_model_name: str = _key(
         "", "Name of the model in requests; empty: the bundle's own name."
     )
@@ -47,6 +61,11 @@ class ServeConfig:
         0, "Longest prompt and answer together, in tokens; 0: the longest that fits.", low=0
     )
     max_num_seqs: int = _key(0, "Most requests worked on at a time; 0: chosen by memory.", low=0)
+    gpus: str = _key(
+        "",
+        "GPUs that the server may use, by nvidia-smi's numbers or names (0,1 or GPU-8932f937 or",
+        "MIG-…); empty: all. Two servers of one machine want GPUs of their own.",
+    )
     tensor_parallel_size: int = _key(
         0, "GPUs that share the model; 0: as many as it can be split among.", low=0, high=1024
     )
@@ -55,6 +74,20 @@ class ServeConfig:
         "Per cent of each GPU's memory for the server; 0: 90, or less where less is free.",
         low=0,
         high=100,
+    )
+    dtype: str = _key(
+        AUTO,
+        "Numbers that the model works with. auto: the model's own, float16 in place of bfloat16",
+        "on GPUs that lack that (compute capability below 8.0).",
+        choices=(AUTO, "bfloat16", "float16", "float32"),
+    )
+    prefix_caching: bool = _key(
+        True,
+        "Work out the same beginning of several prompts once. true: where the server's release",
+        "does so by itself (vLLM 0.19.1 does not for Qwen3.5, where it called it experimental).",
+    )
+    log_requests: bool = _key(
+        False, "Write each request, with what the people asked, into the server's log."
     )
     trust_remote_code: bool = _key(
         False,
@@ -94,15 +127,22 @@ def load(path: Path) -> ServeConfig:
 
     Raises UsageError naming file, line and key, FilesystemError where it can't be read.
     """
+    return parse(read(path), str(path))
+
+
+def read(path: Path) -> str:
+    """The text of a settings file, its line endings as they are.
+
+    Raises UsageError where it is not UTF-8, FilesystemError where it can't be read.
+    """
     try:
-        text = path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{path}: not UTF-8 (byte {error.start})", mend="save it as UTF-8"
         ) from None
     except OSError as error:
         raise from_oserror(error, "reading the server's settings", path) from error
-    return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> ServeConfig:
@@ -116,20 +156,36 @@ def parse(text: str, where: str) -> ServeConfig:
         raise UsageError(
             f"{where}: not valid TOML: {error}", mend="correct that line, then run it again"
         ) from None
-    known = {item.name: item for item in fields(ServeConfig)}
     values = {}
     for name, value in data.items():
-        place = f"{where}:{_line(text, name)}"
-        if name not in known:
-            raise _unknown(name, tuple(known), place)
-        values[name] = _checked(known[name], value, place)
+        place = f"{where}:{line_of(text, name)}"
+        values[name] = _checked(key_named(name, place), value, place)
     config = ServeConfig(**values)
-    _check_host(config, f"{where}:{_line(text, 'host')}")
+    _check_host(config, f"{where}:{line_of(text, 'host')}")
+    _check_gpus(config, f"{where}:{line_of(text, 'gpus')}")
     return config
 
 
+def key_named(name: str, place: str) -> Field[Any]:
+    """A key, with its documentation in `metadata["about"]`.
+
+    Raises UsageError, which `place` starts, naming the nearest one where there is none.
+    """
+    known = {item.name: item for item in fields(ServeConfig)}
+    if name not in known:
+        near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
+        mend = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
+        raise UsageError(f"{place}: unknown key {name!r}", mend=mend)
+    return known[name]
+
+
+def default_of(key: Field[Any]) -> Any:
+    """What holds where the file does not say."""
+    return key.default_factory() if callable(key.default_factory) else key.default
+
+
 def _checked(key: Field[Any], value: Any, place: str) -> Any:
-    default = key.default_factory() if callable(key.default_factory) else key.default
+    default = default_of(key)
     kind = type(default)
     if kind is tuple and isinstance(value, list) and all(type(item) is str for item in value):
         return tuple(value)
@@ -138,6 +194,13 @@ def _checked(key: Field[Any], value: Any, place: str) -> Any:
         raise UsageError(
             f"{place}: {key.name} must be {_KINDS[kind]}, found {_shown(value)}",
             mend=f"for example: {_assignment(key.name, default)}",
+        )
+    if (choices := key.metadata["choices"]) and value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        raise UsageError(
+            f"{place}: {key.name} is {_shown(value)}",
+            why=f"it must be one of: {', '.join(choices)}",
+            mend=f"did you mean {near[0]}?" if near else "correct that line",
         )
     low, high = key.metadata["low"], key.metadata["high"]
     if (low is not None and value < low) or (high is not None and value > high):
@@ -156,13 +219,7 @@ def _shown(value: Any) -> str:
     return f"{value!r:.80}" if isinstance(value, str | int) else type(value).__name__
 
 
-def _unknown(name: str, known: tuple[str, ...], place: str) -> UsageError:
-    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
-    mend = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
-    return UsageError(f"{place}: unknown key {name!r}", mend=mend)
-
-
-def _line(text: str, name: str) -> int:
+def line_of(text: str, name: str) -> int:
     """The line number of a top-level key or its table; 1 where none is found."""
     quoted = rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')"
     pattern = re.compile(rf"\s*(?:\[\s*)?{quoted}\s*[=.\]]")
@@ -187,6 +244,25 @@ def _check_host(config: ServeConfig, place: str) -> None:
         )
 
 
+#: What CUDA_VISIBLE_DEVICES takes (CUDA C++ Programming Guide, "CUDA Environment Variables").
+_GPU = r"(?:[0-9]{1,4}|GPU-[0-9a-f-]{4,40}|MIG-[0-9A-Za-z/-]{4,80})"
+_GPUS = re.compile(rf"(?:{_GPU}(?:,{_GPU})*)?")
+
+
+def _check_gpus(config: ServeConfig, place: str) -> None:
+    why = ""
+    if not _GPUS.fullmatch(config.gpus):
+        why = "it must be numbers or names with commas between them"
+    elif config.gpus and "CUDA_VISIBLE_DEVICES" in config.environment:
+        why = "[environment] sets CUDA_VISIBLE_DEVICES, which says the same in another way"
+    if why:
+        raise UsageError(
+            f"{place}: gpus is {_shown(config.gpus)}",
+            why=why,
+            mend='for example: gpus = "0,1" (nvidia-smi -L lists them)',
+        )
+
+
 def _is_loopback(host: str) -> bool:
     return host == "localhost" or ipaddress.ip_address(host).is_loopback
 
@@ -203,13 +279,6 @@ def render_default(config: ServeConfig | None = None) -> str:
 
 def _assignment(name: str, value: Any) -> str:
     if isinstance(value, dict):
-        lines = [f"{_quote(key)} = {_quote(item)}" for key, item in value.items()]
+        lines = [f"{rendered(key)} = {rendered(item)}" for key, item in value.items()]
         return "\n".join([f"[{name}]", *lines])
-    if isinstance(value, tuple):
-        return f"{name} = [{', '.join(_quote(item) for item in value)}]"
-    return f"{name} = {_quote(value) if isinstance(value, str) else json.dumps(value)}"
-
-
-def _quote(text: str) -> str:
-    # A JSON string is a TOML basic string, except that TOML wants DEL escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"{name} = {rendered(value)}"

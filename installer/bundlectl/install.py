@@ -1,7 +1,6 @@
 """Take a bundle from its medium to a complete release. Nothing that serves is touched."""
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import time
@@ -10,10 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bundlectl import apikey, config, environment, host, models, preflight, sequence
+from bundlectl import (
+    apikey,
+    config,
+    environment,
+    host,
+    locks,
+    models,
+    preflight,
+    readiness,
+    sequence,
+)
 from bundlectl.command import check_arguments
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
+from bundlectl.measured import visible_to
 from bundlectl.process import Supervisor
 from bundlectl.unpack import StaleStart, Unpacker, sync
 from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, synced, tree
@@ -27,6 +37,10 @@ _LAUNCHER = """\
 # Runs bundlectl on the release in service, or on any other while that one has no Python that runs.
 prefix={prefix}
 broken=
+# For preflight to tell: names alone, values may be secrets.
+BUNDLECTL_CALLER="${{LD_LIBRARY_PATH:+LD_LIBRARY_PATH}} ${{LD_PRELOAD:+LD_PRELOAD}} \\
+${{LD_AUDIT:+LD_AUDIT}} ${{PYTHONPATH:+PYTHONPATH}} ${{PYTHONHOME:+PYTHONHOME}}"
+export BUNDLECTL_CALLER
 unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT PYTHONPATH PYTHONHOME
 for release in "$prefix/current" "$prefix"/releases/*; do
   case $release in *.partial) continue ;; esac
@@ -91,8 +105,9 @@ def examine(
     if reader.manifest.model_only:
         models.check_addition(layout, reader.manifest)
     on_gpu = reader.manifest.target.gpus != (gpu.CPU,)
-    probed = host.probe(layout.prefix, port=_port(layout, options), gpus=on_gpu)
-    needs = _needs(reader, layout, probed.file_system.block, options)
+    port, variables = _port(layout, options), visible_to(settings)
+    probed = host.probe(layout.prefix, settings.host, port, gpus=on_gpu, environ=variables)
+    needs = _needs(reader, layout, probed.storage.file_system.block, options)
     return Report(reader.manifest, preflight.examine(needs, probed, options.ignore))
 
 
@@ -152,6 +167,7 @@ def _check_chosen(layout: Layout, options: Options) -> None:
 def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -> preflight.Needs:
     manifest = reader.manifest
     release = bundle.release_id(manifest.name, reader.digest)
+    settings, model = _settings(layout, options), readiness.to_serve(layout, release, manifest)
     base = f"{placement.RELEASES}/{release}"
     entries = {f"{base}/{entry.path}": entry for entry in release_entries(manifest, reader.digest)}
     for part in manifest.parts():
@@ -162,25 +178,16 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
     sizes = {path: block if e.kind == tree.FOLDER else e.size for path, e in entries.items()}
     taken = [min(sizes[path], size) for path, size in there.items()]
     missing = len(entries) - len(there)
-    needs = preflight.Needs(
+    needs = replace(
+        readiness.needs_of(manifest, settings, model),
         disk=preflight.rounded(sizes.values(), block)
         - preflight.rounded(taken, block)
         + (_PAPERS * block + missing * _NAME),
         inodes=missing + _PAPERS,
-        machine=manifest.target.arch,
-        glibc=manifest.needs.glibc,
-        cpu_flags=manifest.needs.cpu_flags,
-        memory=manifest.needs.memory,
+        largest=max(sizes.values()),
         port=_port(layout, options),
-        gpus=manifest.target.gpus,
-        served=manifest.needs.gpus,
-        driver=manifest.needs.driver,
-        shape=manifest.model.shape,
-        server=manifest.server,
-        settings=_settings(layout, options),
         environment=f"{base}/{placement.ENVIRONMENT}",
         longest_path=max(entries, key=lambda path: len(os.fsencode(path))),
-        created=manifest.created,
     )
     if manifest.model_only:  # nothing of it is started by its installation
         return replace(needs, memory=0, port=0, gpus=(gpu.CPU,), driver="")
@@ -216,14 +223,9 @@ def locked(layout: Layout) -> Iterator[None]:
 
     Raises UsageError where another is at it.
     """
-    with (layout.state / "install.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                f"another install is working on {layout.prefix}",
-                mend="wait until it has ended, then run the same command again",
-            ) from None
+    what = f"another install is working on {layout.prefix}"
+    mend = "wait until it has ended, then run the same command again"
+    with locks.held(layout.install_lock, what, mend):
         yield
 
 
@@ -258,21 +260,22 @@ def _refuse_in_use(
     layout: Layout, release: str, manifest: bundle.Manifest, intact: frozenset[str]
 ) -> None:
     """Nothing is replaced below a server that runs from it."""
-    status = Supervisor(layout).status()
-    if not status.running or status.service is None:
-        return
     damaged = [part.folder for part in manifest.parts() if part.folder not in intact]
-    # An older program did not write them down.
-    folders = status.service.folders or [part.folder for part in manifest.parts()]
-    served = [f"the folder {folder}" for folder in damaged if folder in folders]
-    if status.service.release == release:
-        served.insert(0, f"the release {release}")
-    if served:
-        raise UsageError(
-            f"{served[0]} is damaged and its server runs",
-            why="see what is wrong with: bundlectl audit",
-            mend=f"run: '{layout.command}' stop; then the same command again, which mends it",
-        )
+    for instance in layout.every():
+        status = Supervisor(instance).status()
+        if not status.running or status.service is None:
+            continue
+        # An older program did not write them down.
+        folders = status.service.folders or [part.folder for part in manifest.parts()]
+        served = [f"the folder {folder}" for folder in damaged if folder in folders]
+        if status.service.release == release:
+            served.insert(0, f"the release {release}")
+        if served:
+            raise UsageError(
+                f"{served[0]} is damaged and its server runs",
+                why="see what is wrong with: bundlectl audit",
+                mend=f"run: {instance.spoken} stop; then the same command again, which mends it",
+            )
 
 
 def _unpack(

@@ -30,6 +30,11 @@ case "$(head -n 1 "$0")" in *"$(printf '\r')") #
 ;; esac #
 
 set -eu
+# What changes below, for preflight to tell: of variables their names alone, values may be secrets.
+BUNDLECTL_CALLER="umask=$(umask) locale=${LC_ALL:-${LC_CTYPE:-${LANG:-}}} \
+${LD_LIBRARY_PATH:+LD_LIBRARY_PATH} ${LD_PRELOAD:+LD_PRELOAD} ${LD_AUDIT:+LD_AUDIT} \
+${PYTHONPATH:+PYTHONPATH} ${PYTHONHOME:+PYTHONHOME}"
+export BUNDLECTL_CALLER
 umask 022
 LC_ALL=C
 export LC_ALL

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +16,46 @@ ROOT_PREFIX = Path("/opt/vllm-bundle")
 #: in; `/releases/ID/env` comes on top (preflight checks the sum, this is the early answer).
 LONGEST_PREFIX = 200
 MARKER = "vllm-bundle"
+#: What people call the instance that has no name.
+DEFAULT = "default"
+#: Names of instances: parts of paths, of systemd units and of lines of a shell.
+_INSTANCE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The places below a prefix."""
+    """The places below a prefix.
+
+    An installation can have several servers. The one without a name keeps its things right below
+    the prefix, each other instance below `instances/NAME`; releases, models, receipts and the
+    command are shared.
+    """
 
     prefix: Path
+    instance: str = ""
+
+    @property
+    def called(self) -> str:
+        """The instance's name for people."""
+        return self.instance or DEFAULT
+
+    @property
+    def home(self) -> Path:
+        """Everything that is this instance's alone."""
+        return self.instances / self.instance if self.instance else self.prefix
+
+    @property
+    def instances(self) -> Path:
+        """One folder for each named instance."""
+        return self.prefix / "instances"
+
+    def every(self) -> tuple["Layout", ...]:
+        """All instances of the installation, the one without a name first."""
+        names = sorted(p.name for p in self.instances.iterdir()) if self.instances.is_dir() else ()
+        return (
+            Layout(self.prefix),
+            *(Layout(self.prefix, name) for name in names if _INSTANCE.fullmatch(name)),
+        )
 
     @property
     def releases(self) -> Path:
@@ -35,12 +70,12 @@ class Layout:
     @property
     def current(self) -> Path:
         """The relative symlink to the release in service."""
-        return self.prefix / "current"
+        return self.home / placement.CURRENT
 
     @property
     def etc(self) -> Path:
         """What the administrator edits."""
-        return self.prefix / "etc"
+        return self.home / "etc"
 
     @property
     def config_file(self) -> Path:
@@ -54,8 +89,13 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What bundlectl itself keeps."""
+        """What bundlectl itself keeps of the installation."""
         return self.prefix / "state"
+
+    @property
+    def own_state(self) -> Path:
+        """What bundlectl itself keeps of this instance."""
+        return self.home / "state"
 
     @property
     def marker(self) -> Path:
@@ -75,17 +115,27 @@ class Layout:
     @property
     def logs(self) -> Path:
         """Logs of servers."""
-        return self.state / "logs"
+        return self.own_state / "logs"
 
     @property
     def run(self) -> Path:
         """Records and locks of running servers, mode 0700."""
-        return self.state / "run"
+        return self.own_state / "run"
+
+    @property
+    def switch_lock(self) -> Path:
+        """Held while a release or a model is put into service."""
+        return self.run / "switch.lock"
+
+    @property
+    def install_lock(self) -> Path:
+        """Held while releases or models are written or removed."""
+        return self.state / "install.lock"
 
     @property
     def cache(self) -> Path:
         """Everything that a server may write; can be deleted while none runs."""
-        return self.prefix / "cache"
+        return self.home / "cache"
 
     @property
     def bin(self) -> Path:
@@ -96,6 +146,12 @@ class Layout:
     def command(self) -> Path:
         """`bundlectl` for people."""
         return self.bin / "bundlectl"
+
+    @property
+    def spoken(self) -> str:
+        """The command for this instance, as it can be pasted into a shell."""
+        name = f" --instance {self.instance}" if self.instance else ""
+        return shlex.quote(str(self.command)) + name
 
     def release(self, ident: str) -> Path:
         """The folder of a release."""
@@ -111,7 +167,11 @@ class Layout:
 
     def current_release(self) -> str:
         """The id of the release in service; empty where there is none."""
-        return placement.current_release(self.prefix)
+        return placement.current_release(self.home)
+
+    def link_to(self, ident: str) -> str:
+        """What `current` says to mean a release; relative, so that the prefix can be a mount."""
+        return os.path.relpath(self.release(ident), self.home)
 
     def create(self) -> None:
         """Make the folders that are missing, with modes that do not depend on the umask.
@@ -142,11 +202,13 @@ class Layout:
         return (
             self.releases,
             self.models,
-            self.etc,
             self.journal,
             self.receipts,
-            self.logs,
             self.bin,
+            *((self.instances, self.home) if self.instance else ()),
+            self.etc,
+            self.own_state,
+            self.logs,
         )
 
 
@@ -188,6 +250,19 @@ def _home(environ: Mapping[str, str], uid: int) -> Path | None:
         except KeyError:
             return None
     return Path(home) if home.startswith("/") and home != "/" else None
+
+
+def check_instance(name: str) -> str:
+    """The name, if an instance can have it.
+
+    Raises UsageError.
+    """
+    if not _INSTANCE.fullmatch(name):
+        raise UsageError(
+            f"{name!r} can't be the name of an instance",
+            mend="use 1 to 32 of a-z, 0-9 and -, the first and the last of them no -",
+        )
+    return name
 
 
 def check_prefix(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Path:

@@ -1,12 +1,15 @@
 """What this machine gives a server that is about to start."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bundlectl import host, nvidia, sizing
 from bundlectl.checks import MODEL_FIT
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
+from bundlectl.nvidia import Gpu
 from bundlectl.sizing import Sizing
 from manifests import gpu, placement
 from manifests.bundle import Manifest
@@ -27,9 +30,24 @@ def size_server(
         strict = not {MODEL_FIT, "memory"} & set(ignored)
         return sizing.on_cpu(shape, server, settings, host.available_memory(), strict=strict)
     share = settings.gpu_memory_utilization or UTILIZATION
-    # As the server itself will see them.
     seen = nvidia.settled(
-        {**os.environ, **settings.environment},
-        lambda one: free_share(one.memory, one.free) >= share,
+        visible_to(settings), lambda one: free_share(one.memory, one.free) >= share
     )
-    return sizing.on_gpus(shape, server, settings, seen, strict=MODEL_FIT not in ignored)
+    sized = sizing.on_gpus(shape, server, settings, seen, strict=MODEL_FIT not in ignored)
+    return replace(sized, environment={**chosen(settings, seen), **sized.environment})
+
+
+def visible_to(settings: ServeConfig) -> dict[str, str]:
+    """The variables under which nvidia's tools show what the server itself will see."""
+    hidden = {"CUDA_VISIBLE_DEVICES": settings.gpus} if settings.gpus else {}
+    return {**os.environ, **settings.environment, **hidden}
+
+
+def chosen(settings: ServeConfig, seen: Sequence[Gpu]) -> dict[str, str]:
+    """What hides the GPUs that the settings do not name; nothing where they name none."""
+    if not settings.gpus:
+        return {}
+    # By numbers where these are known: vLLM calls int() on each (see sizing).
+    known = len(seen) == len(settings.gpus.split(","))
+    devices = ",".join(str(one.index) for one in seen) if known else settings.gpus
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from bundlectl import config, diagnosis, service
+from bundlectl import auditrecord, config, diagnosis, service
 from bundlectl import install as installing
 from bundlectl import preflight as checking
 from bundlectl import repair as repairing
@@ -19,21 +19,14 @@ from manifests.parity import advice
 from manifests.parity.restore import restore_from
 
 
-def preflight(run: Run) -> int:
-    """Compare what the bundle needs with this host."""
-    report = installing.examine(run.media, run.layout, run.options(), run.next_medium)
-    text = "\n".join(f"{finding.level:>5}  {finding.line()}" for finding in report.findings)
-    run.console.result({"findings": [vars(finding) for finding in report.findings]}, text)
-    checking.refuse(report.findings)
-    return ExitCode.OK
-
-
 def install(run: Run) -> int:
     """Install the bundle, and put it into service unless told not to."""
     layout, options, console = run.layout, run.options(), run.console
     report = installing.examine(run.media, layout, options, run.next_medium)
     manifest = report.manifest
     console.say(f"{manifest.name} → {layout.prefix}")
+    for warning in checking.warnings(report.findings):
+        console.say(f"warning: {warning.line()}")
     total = sum(member.size for member in manifest.members)
     with console.stage(f"verify and unpack {size(total)}", total) as progress:
         release = installing.install(run.media, layout, report, options, progress, run.next_medium)
@@ -65,12 +58,19 @@ def _tell_added(run: Run, release: str, manifest: Manifest) -> int:
 def audit(run: Run) -> int:
     """Compare every byte of a medium or an installation with its manifest."""
     path = run.arguments.path or run.arguments.media or run.layout.prefix
+    if run.arguments.record and path != run.layout.prefix:
+        raise UsageError(
+            "--record keeps what an audit of the installation itself answers",
+            mend="leave out --record, or the path",
+        )
     others = tuple(run.arguments.volumes_in)
     try:
         with run.console.stage(f"audit {path}", auditing.total(path, others)) as progress:
             report = auditing.audit(path, progress, others)
     except OSError as error:
         raise from_oserror(error, "auditing") from error
+    if run.arguments.record:
+        auditrecord.keep(run.layout, report)
     run.console.result(report.as_record(), report.text())
     if not report.intact and advice.restorable(path):
         run.console.say(f"mend: {advice.how(path)}")

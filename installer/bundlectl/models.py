@@ -171,7 +171,7 @@ def _chosen(layout: Layout, release: str, chosen: Choice) -> Installed:
 
 def path_of(layout: Layout) -> Path:
     """Where the choices are kept."""
-    return layout.state / "models.json"
+    return layout.own_state / "models.json"
 
 
 def load(layout: Layout) -> Choices:

@@ -21,6 +21,10 @@ _PLACES = (
 _PATIENCE = 30
 #: `nvidia-smi --help-query-gpu`; drivers before 510 don't know the last and answer nothing at all.
 _FIELDS = ("uuid", "name", "memory.total", "memory.free", "mig.mode.current", "compute_cap")
+_MISSING = "nvidia-smi is not there"
+_HANGS = f"nvidia-smi did not answer within {_PATIENCE} seconds"
+#: Characters of its complaint that are repeated.
+_QUOTED = 200
 MIB = 1 << 20
 #: Seconds between two looks at memory that is being given back, and looks that show no more of it.
 _PAUSE, _UNCHANGED = 0.5, 4
@@ -38,20 +42,40 @@ class Gpu:
     index: int = 0  # nvidia-smi's: by PCI bus
 
 
+def tool(environ: Mapping[str, str]) -> str:
+    """Where nvidia-smi is; empty where it is not."""
+    return shutil.which("nvidia-smi", path=environ.get("PATH", "")) or next(
+        (place for place in _PLACES if Path(place).exists()), ""
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What nvidia-smi printed, or why it printed nothing."""
+
+    text: str = ""
+    problem: str = ""
+
+
 def gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Ask nvidia-smi; none where it is missing, fails or hangs.
 
     What CUDA_VISIBLE_DEVICES in `environ` hides is left out.
     """
-    tool = shutil.which("nvidia-smi", path=environ.get("PATH", "")) or next(
-        (place for place in _PLACES if Path(place).exists()), ""
-    )
-    if not tool:
-        return ()
+    return ask_gpus(environ)[0]
+
+
+def ask_gpus(environ: Mapping[str, str]) -> tuple[tuple[Gpu, ...], str]:
+    """As `gpus`, and why nvidia-smi names none."""
+    first = Answer()
     for fields in (_FIELDS, _FIELDS[:-1], _FIELDS[:4]):
-        if found := parse(_ask(tool, fields)):
-            return visible(found, environ.get("CUDA_VISIBLE_DEVICES"))
-    return ()
+        answer = ask(environ, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        if found := parse(answer.text):
+            return visible(found, environ.get("CUDA_VISIBLE_DEVICES")), ""
+        first = first if first.problem else answer
+        if answer.problem in (_MISSING, _HANGS):
+            break
+    return (), first.problem or "nvidia-smi names no GPU"
 
 
 def settled(environ: Mapping[str, str], enough: Callable[[Gpu], bool]) -> tuple[Gpu, ...]:
@@ -70,21 +94,32 @@ def settled(environ: Mapping[str, str], enough: Callable[[Gpu], bool]) -> tuple[
     return found
 
 
-def _ask(tool: str, fields: Sequence[str]) -> str:
-    command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+def ask(environ: Mapping[str, str], *words: str) -> Answer:
+    """Run nvidia-smi with these words, for a limited time."""
+    program = tool(environ)
+    if not program:
+        return Answer(problem=_MISSING)
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-    except OSError:
-        return ""
+    except OSError as error:
+        return Answer(problem=f"{program}: {error.strerror}")
     try:
-        output, _ = process.communicate(timeout=_PATIENCE)
+        output, complaint = process.communicate(timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         # Not waited for: with a stuck driver it can't be killed.
         process.kill()
-        return ""
-    return output.decode("utf-8", "replace") if process.returncode == 0 else ""
+        return Answer(problem=_HANGS)
+    text = output.decode("utf-8", "replace")
+    if process.returncode:
+        told = (text + complaint.decode("utf-8", "replace")).split()
+        said = " ".join(told)[:_QUOTED] or "it says nothing"
+        return Answer(problem=f"nvidia-smi failed with status {process.returncode}: {said}")
+    return Answer(text)
 
 
 def parse(text: str) -> tuple[Gpu, ...]:

@@ -44,16 +44,17 @@ def check_use(diagnosis: Diagnosis, medium: Medium) -> None:
             why="what is damaged can't vouch for what it does",
             mend=f"run: sh '{medium.folder}/install.sh' repair --prefix '{layout.prefix}'",
         )
-    status = Supervisor(layout).status()
-    if not status.running or status.service is None:
-        return
-    if used := _below(paths, _folders_of(status.service, subject)):
-        raise UsageError(
-            f"{used[0]}: wrong, and the server of {status.service.release} runs from it",
-            why="it has loaded what is wrong, and would serve on with it",
-            mend=f"run: '{layout.command}' stop; then the same command again; "
-            f"then: '{layout.command}' start",
-        )
+    for instance in layout.every():
+        status = Supervisor(instance).status()
+        if not status.running or status.service is None:
+            continue
+        if used := _below(paths, _folders_of(status.service, subject)):
+            raise UsageError(
+                f"{used[0]}: wrong, and the server of {status.service.release} runs from it",
+                why="it has loaded what is wrong, and would serve on with it",
+                mend=f"run: {instance.spoken} stop; then the same command again; "
+                f"then: {instance.spoken} start",
+            )
 
 
 def _folders_of(service: Service, subject: Subject) -> list[str]:

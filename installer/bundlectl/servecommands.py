@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 
-from bundlectl import apikey, config, modellist, models, service, smoke
+from bundlectl import apikey, config, modellist, models, service, smoke, startcheck
 from bundlectl.call import Run, seconds
 from bundlectl.process import Supervisor, signals_interrupt
 from manifests import placement
@@ -101,7 +101,9 @@ def restart(run: Run) -> int:
     """Stop and start."""
     layout = run.layout
     release, settings = service.current(layout), config.load(layout.config_file)
-    service.check(layout, settings, models.to_serve(layout, release))
+    model = models.to_serve(layout, release)
+    service.check(layout, settings, model)
+    startcheck.check(layout, release, settings, model)
     Supervisor(run.layout, service.CANDIDATE).stop(0)  # of a trial that was killed
     Supervisor(run.layout).stop(settings.stop_timeout)
     return start(run)

@@ -7,11 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bundlectl import apikey, command, config, environment, host, models, nvidia, preflight
+from bundlectl import (
+    apikey,
+    command,
+    config,
+    environment,
+    history,
+    host,
+    models,
+    nvidia,
+    readiness,
+    startcheck,
+)
 from bundlectl.command import Adapter, served_name, server_command
 from bundlectl.install import write_whole
 from bundlectl.layout import Layout
-from bundlectl.measured import size_server
+from bundlectl.measured import size_server, visible_to
 from bundlectl.models import Installed
 from bundlectl.process import Service, Supervisor
 from bundlectl.smoke import Ready, wait_until_ready
@@ -101,11 +112,10 @@ def launched(
     manifest, _ = placement.load_manifest(layout.prefix, release)
     model = model or models.to_serve(layout, release)
     models.check_complete(layout, model)
+    startcheck.check(layout, release, settings, model)
     supervisor = Supervisor(layout, name)
     if not supervisor.status().running:
-        probed = host.probe(layout.prefix, settings.host, settings.port)
-        needs = preflight.Needs(host=settings.host, port=settings.port)
-        preflight.refuse(preflight.examine(needs, probed))
+        readiness.before_start(layout, release, manifest, settings, model)
     conda = layout.environment(release)
     folder, *beside = (layout.prefix / place for place in model.folders)
     adapters = [
@@ -174,6 +184,7 @@ def activate(
             started = prove(layout, supervisor, running, settings, waiting)
         else:
             check(layout, settings, model)
+            startcheck.check(layout, release, settings, model)
             Supervisor(layout, CANDIDATE).stop(0)  # what a killed trial left holds memory
             stop_first |= not has_room_for_two(layout, release, settings, model)
             if not stop_first:
@@ -207,7 +218,7 @@ def has_room_for_two(
     manifest, _ = placement.load_manifest(layout.prefix, release)
     if manifest.target.gpus != (gpu.CPU,):
         share = settings.gpu_memory_utilization
-        seen = nvidia.alike(nvidia.gpus({**os.environ, **settings.environment}))
+        seen = nvidia.alike(nvidia.gpus(visible_to(settings)))
         room = all(free_share(one.memory, one.free) >= share for one in seen if one.memory)
         return 0 < share <= _HALF and room
     return host.available_memory() >= model.manifest.needs.memory
@@ -256,7 +267,7 @@ def _restart(
 @contextmanager
 def _alone(layout: Layout) -> Iterator[None]:
     """One switch at a time. Raises UsageError where another is under way."""
-    with (layout.run / "switch.lock").open("w") as handle:
+    with layout.switch_lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -269,21 +280,22 @@ def _alone(layout: Layout) -> Iterator[None]:
 
 def commit(layout: Layout, release: str, model: Installed) -> None:
     """Make a release and a model the ones that `start` takes; see bundlectl.models."""
-    choices = models.with_choice(layout, release, model)
-    if choices is not None:
-        write_whole(models.path_of(layout), choices.dump(), 0o644)
-    if layout.current_release() != release:
-        switch(layout, release)
+    with history.kept(layout):
+        choices = models.with_choice(layout, release, model)
+        if choices is not None:
+            write_whole(models.path_of(layout), choices.dump(), 0o644)
+        if layout.current_release() != release:
+            switch(layout, release)
 
 
 def switch(layout: Layout, release: str) -> None:
     """Point `current` at a release: atomically, by renaming a link over it."""
-    draft = layout.prefix / ".current.new"
+    draft = layout.current.with_name(".current.new")
     try:
         draft.unlink(missing_ok=True)
-        draft.symlink_to(f"{placement.RELEASES}/{release}")
+        draft.symlink_to(layout.link_to(release))
         draft.replace(layout.current)
-        sync(layout.prefix)
+        sync(layout.home)
     except OSError as error:
         raise from_oserror(error, "switching to the release") from error
 

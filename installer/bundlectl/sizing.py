@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from bundlectl.config import ServeConfig
+from bundlectl.command import flat, switch_arguments
+from bundlectl.config import AUTO, ServeConfig
 from bundlectl.nvidia import Gpu, alike
 from manifests.console import size
 from manifests.errors import TargetError
@@ -65,7 +66,7 @@ def on_gpus(
     Raises TargetError with the numbers where it can't fit; not where `strict` is off.
     """
     every = alike(gpus)
-    dtype = _dtype(every)
+    dtype = _dtype(every, settings)
     if why := _unknown(shape, server, settings, every):
         return Sizing(dtype, reasons=(f"{why}: {_SERVER_DECIDES}",))
     assert shape is not None
@@ -177,6 +178,8 @@ def _unknown_on_cpu(shape: Shape | None, tested: int, settings: ServeConfig) -> 
 
 def _told_otherwise(server: Server | None, settings: ServeConfig) -> str:
     others = unjudged(_arguments(server, settings))
+    if settings.dtype == "float32":  # twice the width that the sums take
+        others = ("dtype = float32", *others)
     if "VLLM_ALLOW_LONG_MAX_MODEL_LEN" in settings.environment:
         others = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", *others)
     return f"etc/serve.toml says {', '.join(others)}" if others else ""
@@ -184,7 +187,9 @@ def _told_otherwise(server: Server | None, settings: ServeConfig) -> str:
 
 def _arguments(server: Server | None, settings: ServeConfig) -> tuple[str, ...]:
     most = ("--max-num-seqs", str(settings.max_num_seqs)) if settings.max_num_seqs else ()
-    own = server.arguments if server is not None else ()
+    own: tuple[str, ...] = ()
+    if server is not None:
+        own = (*server.arguments, *flat(switch_arguments(server, settings)))
     return (*own, *most, *settings.extra_arguments)
 
 
@@ -304,10 +309,21 @@ def _line(key: str, value: str, why: str, settings: ServeConfig) -> str:
     return f"{key} {value}: {'etc/serve.toml says so' if getattr(settings, key) else why}"
 
 
-def _dtype(used: Sequence[Gpu]) -> tuple[str, ...]:
-    """float16 in the place of bfloat16 on GPUs that lack it."""
+def _dtype(used: Sequence[Gpu], settings: ServeConfig) -> tuple[str, ...]:
+    """float16 in the place of bfloat16 on GPUs that lack it, where that is left open.
+
+    Raises TargetError where bfloat16 was asked for.
+    """
     known = [tuple(map(int, one.capability.split("."))) for one in used if one.capability]
-    return ("--dtype", "float16") if known and min(known) < _BFLOAT16 else ()
+    if not known or min(known) >= _BFLOAT16:
+        return ()
+    if settings.dtype == "bfloat16":
+        raise TargetError(
+            f"dtype = bfloat16 in etc/serve.toml, and {products(used)} has none",
+            why="GPUs have it from compute capability 8.0 on",
+            mend="set dtype to auto, which takes float16 there",
+        )
+    return ("--dtype", "float16") if settings.dtype == AUTO else ()
 
 
 def _cache(shape: Shape, settings: ServeConfig, tested: int, left: int) -> int:

@@ -101,13 +101,14 @@ def audit_area(root: Path, area: Area, progress: Progress = ignore_progress) -> 
 
 
 def _strangers(root: Path, known: set[str]) -> list[Finding]:
-    """Folders beside the releases and models; unfinished ones are an installer's business."""
+    """Folders beside the releases and models; those that come or go are bundlectl's business."""
     return [
         Finding(EXTRA, f"{area}/{name}", found="not named by any receipt")
         for area in (placement.RELEASES, placement.MODELS)
         if (root / area).is_dir()
         for name in sorted(path.name for path in (root / area).iterdir())
-        if f"{area}/{name}" not in known and not name.endswith(placement.PARTIAL)
+        if f"{area}/{name}" not in known
+        and not name.endswith((placement.PARTIAL, placement.TRASH))
     ]
 
 

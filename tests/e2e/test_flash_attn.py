@@ -11,6 +11,7 @@ from bundler import conda, hostchannel
 from manifests.errors import TargetError
 from manifests.lock import Target
 from tests.support.flashattn import cut
+from tests.support.scratch import scratch
 from wheelhouse import elf, kernels
 from wheelhouse.fetch import Fetcher
 from wheelhouse.flashattn import Builder, Machine, inspect, obtain, recipe
@@ -31,47 +32,47 @@ MACHINE = Machine(cores=2, memory=16_000_000_000)
 @pytest.fixture(scope="module")
 def make_python(tmp_path_factory):
     """Makes an interpreter as `bundle create --channel host` does: of conda packages."""
-    scratch = tmp_path_factory.mktemp("channel")
-    source = conda.channel("host", lambda: hostchannel.build(scratch / "channel"))
-    target = Target(("cpu",), hostchannel.host_glibc(), PYTHON)
-    packages = conda.solve(source, (f"python {PYTHON}.*",), target, scratch / "repodata")
-    store = Store(scratch / "objects")
-    conda.fetch(set(packages), source, Fetcher(from_settings(), store))
+    with scratch(tmp_path_factory, "channel") as place:
+        source = conda.channel("host", lambda: hostchannel.build(place / "channel"))
+        target = Target(("cpu",), hostchannel.host_glibc(), PYTHON)
+        packages = conda.solve(source, (f"python {PYTHON}.*",), target, place / "repodata")
+        store = Store(place / "objects")
+        conda.fetch(set(packages), source, Fetcher(from_settings(), store))
 
-    def made(folder):
-        conda.create(packages, folder, store, scratch / f"create-{len(list(scratch.iterdir()))}")
-        return folder / "bin/python"
+        def made(folder):
+            conda.create(packages, folder, store, place / f"create-{len(list(place.iterdir()))}")
+            return folder / "bin/python"
 
-    return made
+        yield made
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory, make_python):
     """Recipe, target and builder of a cut source, with compilers from wheels."""
-    folder = tmp_path_factory.mktemp("flash")
-    target = Target(("sm_86", "sm_89"), hostchannel.host_glibc(), PYTHON)
-    sources, store = from_settings(), Store(folder / "objects")
-    asked = {"python": make_python(folder / "python"), "target": target, "sources": sources}
-    asked |= {"store": store, "date": DATE}
-    (folder / "lock").mkdir()
-    wheels = lock_requirements((f"torch==={TORCH}", "einops"), scratch=folder / "lock", **asked)
-    asked.pop("target")
-    build = recipe(VERSION, target, wheels, cuda=CUDA, scratch=folder / "recipe", **asked)
-    links = folder / "links"
-    links.mkdir()
-    small = cut(
-        store.verified(build.sha256, "source"), links / build.filename, UNITS,
-        ("BACKWARD", "DROPOUT", "ALIBI", "SOFTCAP", "LOCAL"),
-    )  # fmt: skip
-    with small.open("rb", buffering=0) as handle:
-        digest = store.adopt(handle)
-    small_build = replace(build, sha256=digest, size=0, units=1 + len(UNITS))
-    # No compilers of this machine: those of the wheels are what is tried.
-    builder = Builder(
-        folder / "builds", store, sources, make_python, machine=MACHINE,
-        environment={"PATH": "/usr/bin:/bin"}, toolkits="/nowhere",
-    )  # fmt: skip
-    return build, small_build, target, builder
+    with scratch(tmp_path_factory, "flash") as folder:
+        target = Target(("sm_86", "sm_89"), hostchannel.host_glibc(), PYTHON)
+        sources, store = from_settings(), Store(folder / "objects")
+        asked = {"python": make_python(folder / "python"), "target": target, "sources": sources}
+        asked |= {"store": store, "date": DATE}
+        (folder / "lock").mkdir()
+        wheels = lock_requirements((f"torch==={TORCH}", "einops"), scratch=folder / "lock", **asked)
+        asked.pop("target")
+        build = recipe(VERSION, target, wheels, cuda=CUDA, scratch=folder / "recipe", **asked)
+        links = folder / "links"
+        links.mkdir()
+        small = cut(
+            store.verified(build.sha256, "source"), links / build.filename, UNITS,
+            ("BACKWARD", "DROPOUT", "ALIBI", "SOFTCAP", "LOCAL"),
+        )  # fmt: skip
+        with small.open("rb", buffering=0) as handle:
+            digest = store.adopt(handle)
+        small_build = replace(build, sha256=digest, size=0, units=1 + len(UNITS))
+        # No compilers of this machine: those of the wheels are what is tried.
+        builder = Builder(
+            folder / "builds", store, sources, make_python, machine=MACHINE,
+            environment={"PATH": "/usr/bin:/bin"}, toolkits="/nowhere",
+        )  # fmt: skip
+        yield build, small_build, target, builder
 
 
 def test_a_recipe_names_everything_by_digest(parts):

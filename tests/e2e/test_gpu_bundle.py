@@ -13,6 +13,7 @@ import pytest
 
 from bundler.tinymodel import make
 from tests.support.connected import COMMAND
+from tests.support.scratch import scratch
 from tests.support.small import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -31,33 +32,33 @@ def bundle(*words):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The answer of `bundle create`, and the folder that holds the bundle."""
-    folder = tmp_path_factory.mktemp("gpu")
-    make(folder / "model", architecture="conditional")
-    words = ["--gpu", "a10", "--driver", DRIVER, "--model", folder / "model", "--channel", "host"]
-    done = bundle("create", *words, "--cache", folder / "cache", "--output", folder / "media")
-    assert done.returncode == 0, done.stderr
-    shutil.rmtree(folder / "cache")  # 10 GB that the rest needs
-    (media,) = (folder / "media").iterdir()
-    yield json.loads(done.stdout), media
-    shutil.rmtree(folder)
+    with scratch(tmp_path_factory, "gpu") as folder:
+        make(folder / "model", architecture="conditional")
+        words = ["--gpu", "a10", "--driver", DRIVER, "--model", folder / "model"]
+        words += ["--channel", "host", "--cache", folder / "cache", "--output", folder / "media"]
+        done = bundle("create", *words)
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(folder / "cache")  # 10 GB that the rest needs
+        (media,) = (folder / "media").iterdir()
+        yield json.loads(done.stdout), media
 
 
 @pytest.fixture(scope="module")
 def installed(made, tmp_path_factory):
     """The environment of the installed bundle; the installation is refused first."""
     _, media = made
-    prefix = tmp_path_factory.mktemp("host") / "prefix"
-    install = [*OFFLINE, "sh", media / "install.sh", "--prefix", prefix, "--no-start"]
-    refused = run(*install)
-    assert refused.returncode == 5
-    assert "/dev/nvidiactl" in refused.stderr
-    assert "NVIDIA driver 525.60.13 or newer" in refused.stderr
-    assert not prefix.exists()
-    done = run(*install, "--ignore", "gpu", "--ignore", "driver")
-    assert done.returncode == 0, done.stderr
-    (environment,) = prefix.glob("releases/*/env")
-    yield environment
-    shutil.rmtree(prefix)
+    with scratch(tmp_path_factory, "host") as folder:
+        prefix = folder / "prefix"
+        install = [*OFFLINE, "sh", media / "install.sh", "--prefix", prefix, "--no-start"]
+        refused = run(*install)
+        assert refused.returncode == 5
+        assert "/dev/nvidiactl" in refused.stderr
+        assert "NVIDIA driver 525.60.13 or newer" in refused.stderr
+        assert not prefix.exists()
+        done = run(*install, "--ignore", "gpu", "--ignore", "driver")
+        assert done.returncode == 0, done.stderr
+        (environment,) = prefix.glob("releases/*/env")
+        yield environment
 
 
 def inside(environment, *words):

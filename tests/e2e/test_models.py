@@ -10,6 +10,7 @@ from bundlectl.layout import Layout
 from bundler import tinymodel
 from manifests.audit import audit
 from tests.support import lora, small
+from tests.support.scratch import scratch
 
 pytestmark = pytest.mark.e2e
 
@@ -17,19 +18,19 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def host(demo, tmp_path_factory):
     """A prefix where the first of two models serves, with an adapter. The demo filled the cache."""
-    root = tmp_path_factory.mktemp("models")
-    tinymodel.make(root / "tiny-two", seed=2)
-    adapter = lora.make(root / "poet", rank=4)
-    words = ["--gpu", "cpu", "--channel", "host", "--output", str(root / "media")]
-    words += ["--model", str(demo[1] / "tiny-qwen3.5"), "--model", str(root / "tiny-two")]
-    done = small.bundle("create", *words, "--lora", f"{adapter}=poet")
-    assert done.returncode == 0, done.stderr
-    (media,) = (root / "media").iterdir()
-    prefix = root / "host"
-    done = small.install(media, "--prefix", str(prefix), "--port", str(small.free_port()))
-    assert done.returncode == 0, done.stderr
-    yield prefix
-    small.control(prefix, "stop")
+    with scratch(tmp_path_factory, "models") as root:
+        tinymodel.make(root / "tiny-two", seed=2)
+        adapter = lora.make(root / "poet", rank=4)
+        words = ["--gpu", "cpu", "--channel", "host", "--output", str(root / "media")]
+        words += ["--model", str(demo[1] / "tiny-qwen3.5"), "--model", str(root / "tiny-two")]
+        done = small.bundle("create", *words, "--lora", f"{adapter}=poet")
+        assert done.returncode == 0, done.stderr
+        (media,) = (root / "media").iterdir()
+        prefix = root / "host"
+        done = small.install(media, "--prefix", str(prefix), "--port", str(small.free_port()))
+        assert done.returncode == 0, done.stderr
+        yield prefix
+        small.control(prefix, "stop")
 
 
 def served(prefix):

@@ -15,6 +15,7 @@ from typing import Any
 
 from bundlectl import checks, config, preflight
 from bundlectl.host import FileSystem, Host
+from bundlectl.host.filesystems import Storage
 from bundlectl.journal import Journal
 from bundler.plan import papers
 from manifests import (
@@ -47,7 +48,8 @@ from wheelhouse.members import members
 
 Target = Callable[[bytes], Any]
 TARGETS: dict[str, Target] = {}
-_HOST = Host("/srv", "/", True, FileSystem("/", "disk", "ext4", 1 << 40, 1 << 20, 4096))
+_DISK = FileSystem("/", "disk", "ext4", 4096, 1 << 40, 1 << 20)
+_HOST = Host(Storage("/srv", "/", True, _DISK))
 _FOLDER = tempfile.TemporaryDirectory()
 
 

@@ -1,16 +1,17 @@
 """A connected machine on which `bundle` is quick, and what every refusal has in common."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundler import hostchannel
 from manifests import lock
-from tests.support.small import STACK, Workplace, environment
+from tests.support.small import STACK, Workplace, environment, workplace
 
 #: Resolutions of a stack with a date are kept, so that only the first run of all asks pip.
 _DATE = "2026-11-15T00:00:00Z"
@@ -55,6 +56,10 @@ class Bench:
     def locked(self) -> lock.Lock:
         return lock.load(self.lock)
 
+    def with_own_cache(self, folder: Path) -> "Bench":
+        """The same bench, with a cache that nobody else uses."""
+        return replace(self, place=replace(self.place, kept=self.own_cache(folder)))
+
     def own_cache(self, folder: Path, *, packed: bool = True) -> Path:
         """A copy of the warm cache. Its files are links: replace them, never write into them."""
         left_out = shutil.ignore_patterns("work", "repodata", *([] if packed else ["packed"]))
@@ -62,16 +67,23 @@ class Bench:
         return folder
 
 
-def bench(place: Workplace, folder: Path) -> Bench:
-    """Make a bench, its lock and its first bundle."""
-    stack = folder / "small.toml"
-    stack.write_text(DATED)
-    channel = hostchannel.build(folder / "channel").as_uri()
-    made = Bench(place, channel, stack, folder / "bundle.lock")
-    done = run("lock", *made.words(), "--lock", str(made.lock))
-    assert done.returncode == 0, done.stderr
-    done = made.follow(folder / "media")
-    assert done.returncode == 0, done.stderr
+def prepared(root: Path) -> Bench:
+    """A bench with its lock and its first bundle, in `media`; made now unless it is there.
+
+    Several processes may ask at a time, and one of them makes it.
+    """
+    root.mkdir(exist_ok=True)
+    place = Workplace(root / "place", (root / "channel").as_uri())
+    made = Bench(place, place.channel, place.stack, root / "bundle.lock")
+    with (root / "making").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not (root / "made").exists():
+            workplace(place.root, hostchannel.build(root / "channel").as_uri(), DATED)
+            done = run("lock", *made.words(), "--lock", str(made.lock))
+            assert done.returncode == 0, done.stderr
+            done = made.follow(root / "media")
+            assert done.returncode == 0, done.stderr
+            (root / "made").touch()
     return made
 
 

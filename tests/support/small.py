@@ -26,6 +26,7 @@ winning_libraries = ["libstdc++.so.6", "libgcc_s.so.1"]
 runtime = ["zstandard==0.25.0", "tqdm"]
 [server]
 module = "stub_vllm"
+parser = "stub_vllm"
 [[flavours]]
 name = "only"
 summary = "the stub"
@@ -38,6 +39,8 @@ class Workplace:
     """A connected machine's folders: a model, a stack, wheels, a cache."""
 
     root: Path
+    channel: str = "host"
+    kept: Path | None = None  # the cache, where it is not below the root
 
     @property
     def model(self) -> Path:
@@ -53,14 +56,14 @@ class Workplace:
 
     @property
     def cache(self) -> Path:
-        return self.root / "cache"
+        return self.kept or self.root / "cache"
 
     def flags(self, **changes: str) -> list[str]:
         """The flags of a request for the small bundle; None leaves one out."""
         values: dict[str, str | None] = {
             "gpu": "cpu",
             "model": str(self.model),
-            "channel": "host",
+            "channel": self.channel,
             "stack": str(self.stack),
             "find_links": str(self.links),
             "cache": str(self.cache),
@@ -81,11 +84,11 @@ class Workplace:
         return folder
 
 
-def workplace(root: Path) -> Workplace:
+def workplace(root: Path, channel: str = "host", stack: str = STACK) -> Workplace:
     """Make the folders."""
-    place = Workplace(root)
+    place = Workplace(root, channel)
     tinymodel.make(place.model)
-    place.stack.write_text(STACK)
+    place.stack.write_text(stack)
     place.links.mkdir()
     stub = (Path(__file__).parent / "stub_vllm.py").read_bytes()
     name, data = wheel("stub-vllm", "1.0", files={"stub_vllm.py": stub})
@@ -96,7 +99,9 @@ def workplace(root: Path) -> Workplace:
 def environment(**changes: str) -> dict[str, str]:
     """This process's environment, able to import the project's packages."""
     path = os.pathsep.join((str(ROOT), str(ROOT / "installer")))
-    return {**os.environ, "PYTHONPATH": path, **changes}
+    # Hundreds of runs, and without bytecode each of them compiles the project.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPATH": path, **changes}
 
 
 def bundle(

@@ -67,8 +67,11 @@ def mode_of(options):
     return "dies" if mode == "dies-on" and str(options.port) in ports else mode
 
 
-def main():
-    parser = argparse.ArgumentParser()
+FlexibleArgumentParser = argparse.ArgumentParser
+
+
+def make_arg_parser(parser):
+    """The module offers its parser as vLLM's does, for a check of arguments without a server."""
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--served-model-name")
@@ -76,7 +79,20 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--enable-lora", action="store_true")
     parser.add_argument("--lora-modules", nargs="+", default=[])
-    options, _ = parser.parse_known_args()
+    parser.add_argument("--max-lora-rank", type=int)
+    parser.add_argument("--max-model-len", type=int)
+    parser.add_argument("--load-format", choices=("auto", "dummy", "safetensors"))
+    parser.add_argument("--compilation-config", type=compilation)
+    return parser
+
+
+def compilation(text):
+    """A reader of values that only this parser has."""
+    return {"level": int(text)}
+
+
+def main():
+    options = make_arg_parser(FlexibleArgumentParser()).parse_args()
     mode = os.environ.get("STUB_MODE") or mode_of(options)
     if mode == "dies":
         sys.exit("ValueError: the stub was told to die")

@@ -86,7 +86,7 @@ def test_preflight_refuses_what_can_t_fit(on_gpu, prefix, tmp_path):
     assert done.returncode == 0, done.stderr
     found = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert found["model-fit"]["found"].startswith("2 x NVIDIA L4: weights 9.65 GB + ")
-    assert found["gpu-code"]["level"] == "ok"
+    assert found["gpu-code"]["passed"]
 
 
 def test_the_start_says_what_it_chose_and_holds_serve_toml_against_it(on_gpu, prefix, tmp_path):

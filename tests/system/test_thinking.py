@@ -22,7 +22,7 @@ def host(tmp_path):
 
 
 def test_the_default_is_made_at_create_and_a_request_can_differ(workplace, host, tmp_path):
-    folder = workplace.create(tmp_path / "media", "--thinking", "off")
+    folder = workplace.create(tmp_path / "media", "--thinking", "off", channel="host")
     done = install(folder, "--prefix", str(host), "--port", str(free_port()))
     assert done.returncode == 0, done.stderr
     assert tokens(host) == PROMPT_TOKENS[False]

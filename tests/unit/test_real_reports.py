@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl.host import driver_release
+from bundlectl.host.accelerator import driver_release
 from bundler.request import Request
 from bundler.target import describe
 from manifests import choice, hostreport

@@ -1,0 +1,205 @@
+"""Which lines of a server's log may be shown to others: lines of known shapes, without requests.
+
+A prompt can be printed in any wording, by any library, over any number of lines, so nothing is kept
+because it looks harmless: a line is kept because its shape is one that programs write, its source
+is none that handles requests, and no field in it holds a request's words. What follows a line that
+was taken out goes with it, until a program speaks again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+#: Kinds: why a line, or a part of one, was taken out.
+REQUEST, CONTENT, DEBUG, SHAPE = "request-line", "request-content", "debug-line", "unknown-line"
+
+#: Characters. Of a longer line the rest is left away.
+_LONGEST = 16 << 10
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_PROCESS = r"(?:\((?P<process>[\w ]{1,40}pid=\d+)\)\s*)*"
+#: vllm/logging_utils/formatter.py: "INFO 11-30 15:14:13 [config/model.py:555] words", which since
+#: 0.11 may follow "(EngineCore pid=769) "; the first word of a line of several is repeated.
+_HEADER = re.compile(
+    rf"{_PROCESS}(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"(?:\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \[(?P<source>[\w./<>-]{1,80}):\d+\] ?(?P<words>.*)"
+)
+#: Files of vLLM through whose hands requests go, from 0.6 to 0.20: what they say is shown only
+#: where it begins as below.
+_HANDLES_REQUESTS = re.compile(
+    r"(?:^|/)(?:logger|request_logger|dump_input|serving\w*|chat_utils|protocol|preprocess|async_llm"
+    r"|async_llm_engine|llm_engine|processor|input_processor|output_processor|client|middleware"
+    r"|exception_handlers?|parser_manager|serve_utils|engine_serving|harmony_utils|api_router"
+    r"|validators?|media|connector|sampling_params|backend_\w+|grammar\w*)\.py$"
+    r"|(?:^|/)(?:tool_parsers?|reasoning|structured_output|renderers?|multimodal|openai|anthropic"
+    r"|pooling|speech_to_text|responses|chat_completion|completion|generate|inputs)/"
+)
+_HARMLESS = re.compile(
+    r"(?:Supported tasks?:|Supported_tasks|Using supplied chat template|Default vLLM sampling"
+    r"|Chat template|Detected the chat template content format|\"auto\" tool choice|Enabling"
+    r"|Starting vLLM|Available routes|Route:|Engine \d+:|Initializing|vLLM API server version"
+    r"|AsyncLLM (?:loop|output_handler)|Engine core|EngineCore|EngineDeadError|Shutting down"
+    r"|Error in \w+ Processing|Using default chat sampling params|Warming up|Readonly|Processed"
+    r"|Traceback \(most recent call last\)|Overriding|All limits of multimodal"
+    r"|Encoder cache|Engine loop|Loading|Waiting|init engine|# GPU blocks)"
+)
+#: Lines of requests, whoever writes them.
+_OF_A_REQUEST = re.compile(
+    r"(?:Received|Generated|Added|Aborted|Aborting|Finished|Rejected|Processing|Dumping)\b[^:]{0,60}"
+    r"\b(?:request|response|input|output)|\b[Rr]equest (?:body|payload|data|content|headers)\b"
+    r"|\b(?:cmpl|chatcmpl|chatcmpl-tool|resp|embd|score|rerank)-[0-9A-Za-z]"
+    r"|\b(?:NewRequestData|EngineCoreRequest|RequestOutput|CompletionOutput|SamplingParams"
+    r"|PoolingParams|SchedulerOutput|ChatCompletion\w*|CompletionRequest|TextPrompt|TokensPrompt"
+    r"|ConversationMessage)\("
+)
+#: Fields that hold what somebody asked or was answered; the rest of the line goes with them, since
+#: nothing says where free text ends.
+_FIELD = re.compile(
+    r"""(?<![\w-])\\*["']?(?:[\w.]*prompt(?:s|_text|_str|_logprobs)?|[\w.]*(?:token_?ids|tokens_list)"""
+    r"""|messages?_?(?:content|list)?(?=\\*["']?\s*[:=]\s*[\[{("'])|content|text|texts|inputs?|input_value"""
+    r"""|input_text|outputs?|output_text|query|queries|documents?|question|answer|completion|choices"""
+    r"""|delta|reasoning|reasoning_content|tool_calls|arguments(?=\\*["'])|conversation|history|body|payload"""
+    r"""|logit_bias|stop|bad_words|guided_\w+|structured_outputs|image_url|chat_template|suffix|user)"""
+    r"""\\*["']?\s*(?:=(?!=)|:(?![:\\/]))\s*(?!None\b|null\b|\d+(?:\.\d+)?\b(?!\s*,\s*\d))(?=\S)"""
+)
+#: Words in quotes may be somebody's sentence; one word is a name.
+_QUOTED = re.compile(r""""[^"\n]{0,4000}"|(?<!\w)'[^'\n]{0,4000}'(?!\w)""")
+_NUMBERS = re.compile(r"[\[(]\s*\d{1,7}(?:\s*,\s*\d{1,7}){7,}[^\])]*[\])]?")
+
+#: Lines of other programs: what each looks like.
+_SHAPES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # Python: tracebacks and what they end in, warnings, faulthandler, argparse.
+        r"(?:[\w .:|+-]*)Traceback \(most recent call last\):$",
+        r'\s*File "[^"]+", line \d+(?:, in [\w.<>]+)?$',
+        r"\s+[~^]+[~^ ]*$",
+        r"(?:During handling of the above|The above exception was the direct)[\w ,]*:$",
+        r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure)(?::.*)?$",
+        r"/\S+\.py:\d+: \w*Warning: .*",
+        r"(?:Fatal Python error|Python runtime state|Current thread|Thread 0x)\b.*",
+        r"[\w./-]+: error: .*",
+        # Uvicorn: its own lines, and one for each request, which names no more than the path.
+        r"(?:INFO|WARNING|ERROR|CRITICAL): {2,}.*",
+        # PyTorch, NCCL, glog; glibc's loader and the kernel's last words, shells.
+        r"\[?(?:rank\d+\]:?)?\s*\[?[IWEF]\d{4} [\d:.]+ .*",
+        r"\[[WEI]\d{3,4} [\d:.]+ [\w./]+:\d+\] .*",
+        r"\S+:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) .*",
+        r"\S+: \S+: (?:error while loading shared libraries|cannot open shared object file).*",
+        r"\S+: (?:error while loading shared libraries|symbol lookup error|relocation error):? .*",
+        r"(?:terminate called|  what\(\):|\*\*\* |!!!!!!! |Killed|Aborted|Bus error).*",
+        r"(?:Segmentation fault|Illegal instruction|Floating point exception|CUDA [Ee]rror).*",
+        r"#?\s*frame #\d+: .*|#\d+ +0x[0-9a-f]+ .*",
+        r"\[transformers\] .*|\[(?:W|E|I|bundlectl)\] .*",
+        r"(?:Loading|Capturing|Profiling|Compiling|Downloading)[\w ()=,/.-]*: +\d+%\|.*",
+        r"(?:error|warning|note|  why|  mend|  -)\s?: .*",
+    )
+)
+_SOURCE_FOLLOWS = re.compile(r'\s*File "[^"]+", line \d+')
+#: Uvicorn's line of one request. A path that is none of the server's own may be somebody's words.
+_ACCESS = re.compile(
+    r'INFO: +[\w.:\[\]-]+ - "[A-Z]+ (?P<path>[^ "]*)(?P<rest>[^"]*)" \d{3}[A-Za-z -]*$'
+)
+_PATHS = re.compile(
+    r"/(?:v1/)?(?:chat/completions|completions|responses|embeddings|models|score|rerank|pooling"
+    r"|classify|messages|tokenize|detokenize|audio/\w{1,20}|health|metrics|ping|version|load|docs"
+    r"|openapi\.json|server_info|is_sleeping|sleep|wake_up)?"
+)
+#: How a program speaks again after a line of no known shape.
+_RESUMES = re.compile(
+    r"INFO: |Traceback \(most recent|Fatal Python error: |Killed$|Aborted\b|Segmentation fault\b"
+    r"|\[rank\d+\]:\[|\S+:\d+:\d+ \[\d+\] NCCL "
+)
+
+
+@dataclass
+class Sieve:
+    """Lets lines pass, and counts by kind what does not. One for each log: it knows the past."""
+
+    removed: Counter[str] = field(default_factory=Counter)
+    _silenced: bool = False  # a line that was taken out may go on in the next
+    _code: bool = False  # the next line quotes a program's source
+
+    def __call__(self, line: str) -> str | None:
+        """The line as it may be shown, without its end; None where it may not."""
+        text = _COLOUR.sub("", line).rstrip()
+        kept = self._judge(text[:_LONGEST])
+        if kept is None:
+            return None
+        shown = _without_content(kept)
+        if shown != kept:
+            self.removed[CONTENT] += 1
+            self._silenced = True
+        return shown
+
+    def _judge(self, text: str) -> str | None:
+        if not text:
+            return None
+        header = _HEADER.match(text)
+        words = header["words"] if header else text
+        if header and header["level"] == "DEBUG":
+            return self._drop(DEBUG)
+        if _OF_A_REQUEST.search(words):
+            return self._drop(REQUEST)
+        if header:
+            return self._of_vllm(text, header["source"], words)
+        if self._silenced and not _RESUMES.match(text):
+            return self._drop(SHAPE)
+        self._silenced = False
+        code, self._code = self._code, bool(_SOURCE_FOLLOWS.match(text))
+        if code and text.startswith("    "):
+            return text
+        bare = re.sub(rf"^{_PROCESS}", "", text)
+        if any(shape.match(bare) for shape in _SHAPES):
+            return text
+        return self._drop(SHAPE)
+
+    def _of_vllm(self, text: str, source: str, words: str) -> str | None:
+        self._silenced = False
+        code, self._code = self._code, bool(_SOURCE_FOLLOWS.match(words))
+        if not _HANDLES_REQUESTS.search(source) or _HARMLESS.match(words) or self._code:
+            return text
+        if (code and words.startswith("    ")) or any(shape.match(words) for shape in _SHAPES[:5]):
+            return text
+        return self._drop(REQUEST)
+
+    def _drop(self, kind: str) -> str | None:
+        self.removed[kind] += 1
+        self._silenced |= kind != DEBUG
+        return None
+
+
+def _without_content(line: str) -> str:
+    access = _ACCESS.fullmatch(line)
+    if access:
+        path = access["path"].partition("?")[0]
+        if _PATHS.fullmatch(path):
+            return line.replace(access["path"], path)
+        return line.replace(access["path"], f"[removed:{CONTENT}]")
+    found = _FIELD.search(line)
+    if found:
+        line = f"{line[: found.end()]}[removed:{CONTENT}]"
+    line = _QUOTED.sub(_without_sentence, line)
+    return _NUMBERS.sub(f"[removed:{CONTENT}]", line)
+
+
+def _without_sentence(quoted: re.Match[str]) -> str:
+    words = quoted[0][1:-1].split()
+    return f"[removed:{CONTENT}]" if len(words) > 1 else quoted[0]
+
+
+def shown(lines: Iterable[str], sieve: Sieve) -> Iterator[str]:
+    """Lines as they may be shown; one in brackets stands where others were taken out."""
+    missing = 0
+    for line in lines:
+        kept = sieve(line)
+        if kept is None:
+            missing += bool(line.strip())
+            continue
+        if missing:
+            yield f"[{missing} lines removed]"
+            missing = 0
+        yield kept
+    if missing:
+        yield f"[{missing} lines removed]"

@@ -1,0 +1,33 @@
+"""The command `preflight`: of a medium's bundle, of what is installed, or the table itself."""
+
+from bundlectl import install as installing
+from bundlectl import preflight as checking
+from bundlectl import readiness
+from bundlectl.call import Run
+from bundlectl.checks import CHECKS
+from bundlectl.process import Supervisor
+from manifests.exitcodes import ExitCode
+
+
+def preflight(run: Run) -> int:
+    """Compare what the bundle, or the installed release, needs with this host."""
+    arguments = run.arguments
+    if arguments.list:
+        rows = [{"name": one.name, "level": one.level, "about": one.about} for one in CHECKS]
+        run.console.result({"checks": rows}, checking.table())
+        return ExitCode.OK
+    if arguments.media is not None:
+        report = installing.examine(run.media, run.layout, run.options(), run.next_medium)
+        subject, findings = report.manifest.name, report.findings
+    else:
+        running = Supervisor(run.layout).status().running
+        subject, findings = readiness.of_installed(
+            run.layout,
+            ignore=frozenset(arguments.ignore),
+            port=arguments.port or 0,
+            running=running,
+        )
+    record = {"subject": subject, "findings": [vars(finding) for finding in findings]}
+    run.console.result(record, checking.report(findings, every=arguments.all))
+    checking.refuse(findings)
+    return ExitCode.OK

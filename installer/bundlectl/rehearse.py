@@ -1,0 +1,88 @@
+"""A start-up rehearsal: the real server and the real kernels, with random weights.
+
+It proves libraries, GPU code and compilers in minutes, and fills the caches of what was compiled.
+Such a server answers with HTTP 200 like any other, so it listens on loopback alone, under a name
+that says what it is, and ends before anybody is told.
+"""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bundlectl import apikey, command, environment, locks, measured, planned, startcheck
+from bundlectl.config import ServeConfig
+from bundlectl.layout import Layout
+from bundlectl.models import Installed
+from bundlectl.process import Service, Supervisor
+from bundlectl.smoke import wait_until_ready
+from manifests import placement
+
+#: The process among the installation's, and the model in requests.
+PLACE, NAME = "rehearsal", "REHEARSAL-NOT-FOR-USE"
+#: Last on the command line, where it wins.
+_RANDOM = ("--load-format", "dummy")
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A server that came up with random weights, and has ended."""
+
+    release: str
+    model: str
+    seconds: float  # until its first answer
+    sizing: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def rehearse(
+    layout: Layout,
+    release: str,
+    settings: ServeConfig,
+    model: Installed,
+    waiting: Callable[[float], object],
+) -> Rehearsed:
+    """Start a release's server with random weights, have it answer once, and end it.
+
+    What serves is left alone. Raises ServerError with the telling lines of its log where it does
+    not come up, TargetError where there is no memory for it now, UsageError where another rehearsal
+    or a switch is under way.
+    """
+    settings = replace(settings, host="127.0.0.1", port=free_port(), served_model_name=NAME)
+    notes = startcheck.check(layout, release, settings, model)
+    busy = "another bundlectl is rehearsing, or putting something into service"
+    with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):
+        supervisor = Supervisor(layout, PLACE)
+        supervisor.stop(0)  # what a killed rehearsal left holds memory
+        manifest, _ = placement.load_manifest(layout.prefix, release)
+        folder = layout.prefix / model.folders[0]
+        sizing = measured.size_server(layout, release, manifest, folder, settings)
+        key = apikey.ensure(layout.api_key)
+        plan = planned.plan(layout, release, settings, model, sizing, key)
+        environment.prepare(layout)
+        words = [*plan.program, *command.flat(plan.arguments), *_RANDOM]
+        names = tuple(one.name for one in model.adapters)
+        service = Service(
+            settings.host, settings.port, NAME, release, model.folders, names, sizing.reasons
+        )
+        try:
+            supervisor.start(words, plan.environment, service)
+            ready = wait_until_ready(
+                service.url,
+                key,
+                NAME,
+                supervisor.alive,
+                supervisor.log,
+                settings.start_timeout,
+                waiting,
+            )
+        finally:
+            supervisor.stop(settings.stop_timeout)
+    return Rehearsed(release, model.name, ready.seconds, sizing.reasons, notes)
+
+
+def free_port() -> int:
+    """A port on the loopback address that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,34 @@
+"""The command `rehearse`."""
+
+from bundlectl import config, models, supposed
+from bundlectl.call import Run, seconds
+from bundlectl.rehearse import rehearse
+from manifests.exitcodes import ExitCode
+
+
+def rehearse_command(run: Run) -> int:
+    """Try a start with random weights, and say how long it took."""
+    layout, arguments = run.layout, run.arguments
+    release = arguments.release or supposed.release_of(layout)
+    if arguments.model:
+        model = models.find(layout, release, arguments.model)
+    else:
+        model = models.to_serve(layout, release)
+    settings = config.load(layout.config_file)
+    with run.console.stage("start with random weights", unit="s") as progress:
+        done = rehearse(layout, release, settings, model, seconds(progress))
+    record = {
+        "release": done.release,
+        "model": done.model,
+        "seconds": int(done.seconds),
+        "sizing": list(done.sizing),
+        "notes": list(done.notes),
+    }
+    for line in (*done.notes, *done.sizing):
+        run.console.say(line)
+    text = (
+        f"{done.release} starts with the shape of {done.model} in {done.seconds:.0f} s, and has "
+        "ended again.\nIts weights were random: only a real start proves the model."
+    )
+    run.console.result(record, text)
+    return ExitCode.OK

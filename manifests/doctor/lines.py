@@ -1,0 +1,46 @@
+"""A log's lines without what loggers, terminals and collectors put around them."""
+
+import re
+
+#: ECMA-48: control sequences (colours), and operating-system commands (titles, links).
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+#: What may stand before a message, in any order and number.
+_DECORATION = re.compile(
+    r"""
+    (?: \([A-Za-z_]\w*(?:\ [a-z]+=[^\s()]+)*\ pid=\d+(?:,\ ip=[\d.]+)?\)[ ]?  # vLLM's processes
+      | (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\ \d\d-\d\d\ [\d:.]+\ \[[^\]\n]{1,120}\][ ]?  # vLLM
+      | \[?%s\]?[ ]                                                   # collectors, ISO 8601
+      | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \S+\ [\w.@/-]+(?:\[\d+\])?:[ ]     # syslog
+      | [a-z][\w.-]*\ +\|[ ]                                          # docker compose
+      | \[rank\d+\]:[ ]                                               # torch
+    )+
+    """
+    % _TIME,
+    re.VERBOSE,
+)
+#: Characters of a line that are kept; a list of all known architectures is longer.
+_LONGEST = 2000
+_SECRETS = re.compile(
+    r"\bhf_\w{8,}|\bsk-[\w-]{8,}|(?i:bearer) +\S+|(?<=://)[^/@\s]+(?=@)"
+    r"|(?i:(?<=api_key': \[)[^\]]*|(?<=api-key )\S+|(?<=api_key=)\S+)"
+)
+_SHOWN = 300
+
+
+def clean(line: str) -> str:
+    """A line as its program meant it: no colours, no earlier states of a progress bar."""
+    line = line.rstrip("\r\n")
+    if "\r" in line:
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    if "\x1b" in line:
+        line = _TERMINAL.sub("", line)
+    line = line[:_LONGEST]
+    found = _DECORATION.match(line)
+    return line[found.end() :] if found else line
+
+
+def shown(line: str) -> str:
+    """A line as it may be printed: one line, not long, no secrets, nothing that moves a cursor."""
+    text = _SECRETS.sub("[removed]", line.strip())
+    return "".join(char if char.isprintable() else "?" for char in text[:_SHOWN])

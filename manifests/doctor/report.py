@@ -1,0 +1,178 @@
+"""What is told of a sick server: the likeliest cause first, what speaks for it, and the mend."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manifests.doctor.lines import shown
+from manifests.doctor.logfile import Log
+from manifests.doctor.matching import Match, Reader
+from manifests.doctor.ranking import (
+    CONFIRMED,
+    CONTRADICTED,
+    EARLIER,
+    FOLLOWS,
+    LIKELY,
+    POSSIBLE,
+    Answer,
+    Evidence,
+    Ranked,
+    rank,
+    wanted,
+)
+from manifests.doctor.rules import Rule, probes, rules
+from manifests.exitcodes import ExitCode
+
+#: What is told without --all: more than one cause is seldom true at a time.
+_SHOWN = 3
+_UNKNOWN_LINES = 10
+Hide = Callable[[str], str]
+#: Answers probes by name; on another machine than the log's it answers none.
+Ask = Callable[[Sequence[str]], Mapping[str, Answer]]
+
+
+def _nobody(_names: Sequence[str]) -> Mapping[str, Answer]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the logs say, judged."""
+
+    logs: tuple[str, ...]
+    findings: tuple[Ranked, ...]
+    trouble: tuple[str, ...]  # lines that speak of an error that no rule knows
+    started: bool  # the last start of the first log came up
+    notes: tuple[str, ...]
+    language: str = "en"
+
+    @property
+    def causes(self) -> tuple[Ranked, ...]:
+        """The findings that may be the cause."""
+        return tuple(one for one in self.findings if one.standing in (CONFIRMED, LIKELY, POSSIBLE))
+
+    @property
+    def known(self) -> bool:
+        """Whether a cause was found, and not just what follows from one."""
+        return any(not one.match.rule.consequence for one in self.causes)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The class of the likeliest cause; SERVER where something is wrong that nobody knows."""
+        if self.causes:
+            return self.causes[0].match.rule.exit_code
+        return ExitCode.SERVER if self.trouble else ExitCode.OK
+
+    def as_record(self) -> dict[str, Any]:
+        """The diagnosis as --json prints it."""
+        return {
+            "logs": list(self.logs),
+            "known": self.known,
+            "started": self.started,
+            "exit_code": int(self.exit_code),
+            "findings": [self._record(one) for one in self.findings],
+            "unexplained": [] if self.known else list(self.trouble),
+            "notes": list(self.notes),
+        }
+
+    def _record(self, one: Ranked) -> dict[str, Any]:
+        cause, mend = one.match.rule.words(one.match.values, self.language)
+        return {
+            "id": one.match.rule.id,
+            "standing": one.standing,
+            "follows": one.follows,
+            "cause": cause,
+            "mend": mend,
+            "source": one.match.rule.source,
+            "log": one.match.log,
+            "line": one.match.line,
+            "text": shown(one.match.text),
+            "count": one.match.count,
+            "evidence": [
+                {
+                    "name": item.probe.name,
+                    "holds": item.answer.holds,
+                    "found": item.answer.found,
+                    "command": item.probe.command,
+                }
+                for item in one.evidence
+            ],
+        }
+
+    def text(self, *, everything: bool = False) -> str:
+        """The diagnosis as a person reads it."""
+        causes = self.causes if everything else self.causes[:_SHOWN]
+        lines = [line for number, one in enumerate(causes, 1) for line in self._told(number, one)]
+        rest = [one for one in self.findings if one not in causes]
+        if everything:
+            lines += [self._brief(one) for one in rest]
+        elif rest:
+            lines.append(f"{len(rest)} more that weigh less: --all shows them")
+        if not self.known and self.trouble:
+            lines.append("not known: no rule explains these lines of the log")
+            lines += [f"  | {line}" for line in self.trouble[-_UNKNOWN_LINES:]]
+        elif not self.causes:
+            came = "" if self.started else "; they do not show that a server came up, either"
+            lines.append(f"nothing known to be wrong in {', '.join(self.logs) or 'no log'}{came}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _told(self, number: int, one: Ranked) -> list[str]:
+        match = one.match
+        cause, mend = match.rule.words(match.values, self.language)
+        times = f", {match.count} times" if match.count > 1 else ""
+        return [
+            f"{number}. {match.rule.id} ({one.standing}): {cause}",
+            f"   log:  {match.log}:{match.line}{times}: {shown(match.text)}",
+            *(f"   host: {_weighed(item)}" for item in one.evidence),
+            *self._untold(one),
+            f"   mend: {mend}",
+            f"   source: {match.rule.source}",
+        ]
+
+    def _untold(self, one: Ranked) -> list[str]:
+        """What a person can ask the host that wrote the log, where this machine is not it."""
+        if one.evidence:
+            return []
+        return [f"   look: {probes()[name].command}" for name in one.match.rule.evidence]
+
+    def _brief(self, one: Ranked) -> str:
+        reasons = {
+            FOLLOWS: f"follows from {one.follows}",
+            CONTRADICTED: "; ".join(_weighed(item) for item in one.evidence if item.contradicts),
+            EARLIER: "in an earlier start; the last one came up",
+        }
+        why = reasons.get(one.standing, "")
+        return (
+            f"-  {one.match.rule.id} ({one.standing}{': ' if why else ''}{why}): "
+            f"{one.match.log}:{one.match.line}: {shown(one.match.text)}"
+        )
+
+
+def _weighed(item: Evidence) -> str:
+    verdict = "agrees" if item.agrees else "contradicts" if item.contradicts else "does not tell"
+    found = item.answer.found or item.probe.name
+    return f"{verdict}: {found}  [{item.probe.command}]"
+
+
+def diagnose(
+    logs: Sequence[Log],
+    ask: Ask = _nobody,
+    *,
+    table: Sequence[Rule] | None = None,
+    language: str = "en",
+) -> Diagnosis:
+    """Judge logs, the most telling one first; `ask` answers for the host that wrote them."""
+    readers = [Reader(log) for log in logs]
+    found: list[Match] = []
+    for reader in readers:
+        found += reader.matches(rules() if table is None else table)
+    ranked = rank(found, ask(wanted(found)))
+    trouble = tuple(shown(line) for reader in readers for line in reader.trouble())
+    return Diagnosis(
+        tuple(log.name for log in logs),
+        ranked,
+        trouble,
+        bool(readers) and readers[0].started,
+        tuple(note for log in logs for note in log.notes),
+        language,
+    )
