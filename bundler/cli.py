@@ -10,6 +10,7 @@ from bundler.commands import (
     audit,
     create,
     diff,
+    doctor,
     elf,
     inspect,
     join,
@@ -43,7 +44,7 @@ def bundle() -> None:
 
 for _module in (
     *(create, plan, lock, stacks, report, report_script),
-    *(inspect, diff, split, join, audit, kernels, elf, schema),
+    *(inspect, diff, split, join, audit, kernels, elf, schema, doctor),
     *(keygen, sign, verify, parity, restore, manual),
 ):
     bundle.add_command(_module.command)

@@ -49,6 +49,7 @@ _VALUED = {
     "--lang",
     "--output",
     "--log-lines",
+    "--log",
     "--account",
     "--listen",
     "--name",
@@ -172,6 +173,22 @@ def parser() -> argparse.ArgumentParser:
     command("status", "what runs, since when, where")
     sub = command("logs", "the end of the server's log")
     sub.add_argument("--lines", type=_count, default=50, metavar="N", help="how many (default 50)")
+    sub = command("doctor", "what is wrong with the server: cause, evidence and mend")
+    sub.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="this log instead of the server's own (also .gz, - for standard input); repeatable",
+    )
+    sub.add_argument(
+        "--foreign",
+        action="store_true",
+        help="the log is another machine's: ask this one nothing",
+    )
+    sub.add_argument("--all", action="store_true", help="also what is unlikely, with its reason")
+    sub.add_argument("--lang", choices=("en", "zh"), default="en", help="of causes and mends")
     sub = command("support", "write one text without secrets, for whoever helps")
     sub.add_argument(
         "--output", type=Path, metavar="FILE", help="where (default: a new file in this folder)"

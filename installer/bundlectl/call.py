@@ -6,7 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bundlectl import install
-from bundlectl.layout import DEFAULT, Layout, check_instance, check_prefix, default_prefix
+from bundlectl.layout import (
+    DEFAULT,
+    Layout,
+    check_instance,
+    check_path,
+    check_prefix,
+    default_prefix,
+)
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.medium import Medium, NextMedium, no_other_medium
@@ -35,13 +42,18 @@ class Run:
         """
         return self.of_instance(self.arguments.instance)
 
+    @property
+    def place(self) -> Layout:
+        """The folder that is meant, whatever is in it."""
+        named = self.arguments.prefix
+        return Layout(check_path(named if named else default_prefix()))
+
     def of_instance(self, name: str) -> Layout:
         """The installation, and an instance of it by its name.
 
         Raises UsageError where that was never made.
         """
-        named = self.arguments.prefix
-        prefix = check_prefix(named if named else default_prefix())
+        prefix = check_prefix(self.place.prefix)
         layout = Layout(prefix, "" if name in ("", DEFAULT) else check_instance(name))
         if layout.instance and not layout.home.is_dir():
             raise UsageError(

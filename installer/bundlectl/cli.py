@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bundlectl import (
     configcommand,
+    doctor,
     exportcommands,
     helping,
     mediacommands,
@@ -37,6 +38,7 @@ _ACTIONS: dict[str, Callable[[Run], int]] = {
     "status": servecommands.status,
     "logs": servecommands.logs,
     "support": support.support,
+    "doctor": doctor.doctor,
     "ask": servecommands.ask,
     "models": servecommands.list_models,
     "use": servecommands.use,

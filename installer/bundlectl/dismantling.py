@@ -32,6 +32,7 @@ class Step:
     path: Path
     entries: tuple[tree.Entry, ...] | None = None
     if_empty: bool = False
+    aside: bool = False  # another name first: half of it would look like something else
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _listed(layout: Layout, folders: removal.Folders) -> Iterator[Step]:
         folder = layout.prefix / name
         if is_folder(folder.parent) and is_folder(folder):
             alone = not discard.strangers(folder, entries)
-            yield Step(folder) if alone else Step(folder, entries)
+            yield Step(folder, aside=True) if alone else Step(folder, entries)
 
 
 def _underway(folder: Path) -> Iterator[Step]:

@@ -16,6 +16,7 @@ from bundlectl.serverlog import redact
 from manifests import canonical, synced, trial
 from manifests.errors import IntegrityError, ServerError, from_oserror
 from manifests.records import from_data, to_data
+from manifests.shards import SUFFIX
 from manifests.trial import Answer, Question
 
 _SCRIPT = Path(trial.__file__)
@@ -58,13 +59,15 @@ class Memory:
 
 
 def identity(folder: Path) -> str:
-    """A text that changes when a file of a model does, by names, sizes and times of change.
+    """A text that changes when a file of a model does, weights aside, by size or time of change.
 
     Raises FilesystemError.
     """
     try:
         found: list[Any] = []
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix == SUFFIX or not path.is_file():
+                continue
             told = path.stat()
             found.append([str(path.relative_to(folder)), told.st_size, told.st_mtime_ns])
     except OSError as error:

@@ -4,7 +4,18 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from bundlectl import apikey, claims, config, discard, install, models, nvidia, service, uninstall
+from bundlectl import (
+    apikey,
+    claims,
+    config,
+    discard,
+    install,
+    inuse,
+    models,
+    nvidia,
+    service,
+    uninstall,
+)
 from bundlectl.claims import Claim
 from bundlectl.config import ServeConfig
 from bundlectl.layout import DEFAULT, Layout, check_instance
@@ -166,18 +177,19 @@ def _without_clash(layout: Layout, mine: Claim) -> tuple[str, ...]:
     return tuple(clash.text for clash in clashes)
 
 
-def remove(layout: Layout) -> None:
-    """Stop an instance's server, and remove its settings, key, logs and caches.
+def remove(layout: Layout) -> tuple[str, ...]:
+    """Stop an instance's server, and remove its units, settings, key, logs and caches.
 
-    Raises UsageError for the one without a name, the errors of a stop, FilesystemError.
+    Gives what the host's service manager could not do by itself. Raises UsageError for the one
+    without a name, the errors of a stop, FilesystemError.
     """
     if not layout.instance:
         raise UsageError(
             "the instance that has no name goes with the installation",
             mend="stop it with: bundlectl stop; or remove everything: bundlectl uninstall",
         )
-    with install.locked(layout):
-        uninstall.retire(layout)
+    with inuse.alone(layout):
+        told = uninstall.retire(layout)
         try:
             discard.set_aside(layout.home)
             for path in discard.leftovers(layout.instances):
@@ -185,6 +197,7 @@ def remove(layout: Layout) -> None:
             discard.if_empty(layout.instances)
         except OSError as error:
             raise from_oserror(error, "removing the instance") from error
+    return told
 
 
 def text(listed: tuple[Line, ...]) -> str:

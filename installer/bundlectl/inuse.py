@@ -1,12 +1,16 @@
 """What of an installation is in use: by servers, by programs that run from it."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bundlectl import procfs
+from bundlectl.install import locked
 from bundlectl.layout import Layout
+from bundlectl.locks import held
 from bundlectl.process import Supervisor
+from bundlectl.replace import is_folder
 from manifests.errors import FilesystemError
 
 
@@ -18,13 +22,30 @@ class Use:
     user: str  # a sentence's subject: "the server of the instance default (process 7)"
 
 
+@contextmanager
+def alone(layout: Layout) -> Iterator[None]:
+    """Nobody else installs, and no instance switches, in the block.
+
+    Raises UsageError where somebody does, FilesystemError.
+    """
+    with ExitStack() as stack:
+        if is_folder(layout.state):
+            stack.enter_context(locked(layout))
+        for one in layout.every():
+            if is_folder(one.run):
+                what = f"the instance {one.called} is putting a release or a model into service"
+                mend = "wait for it, then run the same command again"
+                stack.enter_context(held(one.switch_lock, what, mend))
+        yield
+
+
 def uses(layout: Layout) -> Iterator[Use]:
     """Releases and models that servers of any instance, or other programs, use now.
 
     Processes of other accounts that keep to themselves what they run are not seen.
     """
     for instance in layout.every():
-        for name in _servers(instance):
+        for name in servers(instance):
             status = Supervisor(instance, name).status()
             if status.running and status.service is not None:
                 who = f"the server of the instance {instance.called} (process {status.pid})"
@@ -47,8 +68,11 @@ def programs(layout: Layout) -> Iterator[tuple[procfs.Process, Path]]:
             yield process, program
 
 
-def _servers(instance: Layout) -> list[str]:
-    """The names of the records of servers, running or not."""
+def servers(instance: Layout) -> list[str]:
+    """The names of the records of servers, running or not; see bundlectl.process.
+
+    Raises FilesystemError.
+    """
     try:
         return sorted(path.stem for path in instance.run.iterdir() if path.suffix == ".json")
     except FileNotFoundError:

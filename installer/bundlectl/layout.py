@@ -270,6 +270,19 @@ def check_prefix(path: str | os.PathLike[str], environ: Mapping[str, str] = os.e
 
     Raises UsageError saying what is wrong with it, FilesystemError where it can't be read.
     """
+    prefix = check_path(path, environ)
+    try:
+        _check_content(prefix)
+    except OSError as error:
+        raise from_oserror(error, "looking at the prefix") from error
+    return prefix
+
+
+def check_path(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> Path:
+    """The absolute prefix, if a folder of that name can be one, whatever is in it.
+
+    Raises UsageError.
+    """
     text = os.fspath(path)
     _check_text(text)
     absolute = os.path.abspath(text)  # noqa: PTH100 - resolve() would follow a wanted link
@@ -285,10 +298,6 @@ def check_prefix(path: str | os.PathLike[str], environ: Mapping[str, str] = os.e
     home = _home(environ, os.geteuid())
     if home is not None and prefix.resolve() == home.resolve():
         raise _refused(prefix, "it is the home folder itself", f"use {home}/vllm-bundle")
-    try:
-        _check_content(prefix)
-    except OSError as error:
-        raise from_oserror(error, "looking at the prefix") from error
     return prefix
 
 

@@ -64,7 +64,7 @@ _FIELD = re.compile(
     r"""\\*["']?\s*(?:=(?!=)|:(?![:\\/]))\s*(?!None\b|null\b|\d+(?:\.\d+)?\b(?!\s*,\s*\d))(?=\S)"""
 )
 #: Words in quotes may be somebody's sentence; one word is a name.
-_QUOTED = re.compile(r""""[^"\n]{0,4000}"|(?<!\w)'[^'\n]{0,4000}'(?!\w)""")
+_QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*"|(?<!\w)'(?:[^'\\\n]|\\.)*'(?!\w)""")
 _NUMBERS = re.compile(r"[\[(]\s*\d{1,7}(?:\s*,\s*\d{1,7}){7,}[^\])]*[\])]?")
 
 #: Lines of other programs: what each looks like.
@@ -79,13 +79,20 @@ _SHAPES = tuple(
         r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure)(?::.*)?$",
         r"/\S+\.py:\d+: \w*Warning: .*",
         r"(?:Fatal Python error|Python runtime state|Current thread|Thread 0x)\b.*",
-        r"[\w./-]+: error: .*",
+        r"(?:[a-z_]\w*\.)+[A-Z]\w+: .*|[A-Z]\w+(?:Compiler|Failed|File): .*",
+        # argparse, compilers, linkers, builders, shells.
+        r"[\w./+-]+(?::\d+){0,2}: (?:fatal )?error(?::| trying).*",
+        r"\S*ld: cannot find .*|ninja: .*|FAILED: .*|(?:ba|da|a|)sh: .*",
         # Uvicorn: its own lines, and one for each request, which names no more than the path.
         r"(?:INFO|WARNING|ERROR|CRITICAL): {2,}.*",
         # PyTorch, NCCL, glog; glibc's loader and the kernel's last words, shells.
         r"\[?(?:rank\d+\]:?)?\s*\[?[IWEF]\d{4} [\d:.]+ .*",
         r"\[[WEI]\d{3,4} [\d:.]+ [\w./]+:\d+\] .*",
-        r"\S+:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) .*",
+        r"\S+:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN) .*|nccl\w+Error: .*|Last error:$",
+        r"CUDA kernel errors might be |For debugging consider passing CUDA_LAUNCH_BLOCKING=1$",
+        r"Compile with `TORCH_USE_CUDA_DSA` |Error while creating shared memory segment .*",
+        r"Failed to initialize NVML: .*|NVML library version: .*|NVIDIA-SMI has failed .*",
+        r"(?:double free|corrupted (?:size|double)|free\(\)|malloc\(\)|munmap_chunk\(\)).*",
         r"\S+: \S+: (?:error while loading shared libraries|cannot open shared object file).*",
         r"\S+: (?:error while loading shared libraries|symbol lookup error|relocation error):? .*",
         r"(?:terminate called|  what\(\):|\*\*\* |!!!!!!! |Killed|Aborted|Bus error).*",

@@ -13,6 +13,7 @@ from bundlectl.nvidia import Gpu
 from bundlectl.sizing import Sizing
 from manifests import gpu, placement
 from manifests.bundle import Manifest
+from manifests.errors import TargetError
 from manifests.fit import UTILIZATION, shape_of
 from manifests.fit.memory import free_share
 
@@ -33,8 +34,27 @@ def size_server(
     seen = nvidia.settled(
         visible_to(settings), lambda one: free_share(one.memory, one.free) >= share
     )
+    check_named(settings, seen)
     sized = sizing.on_gpus(shape, server, settings, seen, strict=MODEL_FIT not in ignored)
     return replace(sized, environment={**chosen(settings, seen), **sized.environment})
+
+
+def check_named(settings: ServeConfig, seen: Sequence[Gpu]) -> None:
+    """Refuse settings that name a GPU which is not there. What is part of one (MIG) isn't known.
+
+    Raises TargetError.
+    """
+    if not settings.gpus or "MIG-" in settings.gpus or len(seen) == len(settings.gpus.split(",")):
+        return
+    variables = visible_to(settings)
+    del variables["CUDA_VISIBLE_DEVICES"]
+    every = nvidia.gpus(variables)
+    if every:
+        raise TargetError(
+            f"gpus = {settings.gpus!r} in etc/serve.toml: this host does not have each of them",
+            findings=[f"GPU {one.index}: {one.uuid} {one.name}" for one in every],
+            mend="name GPUs that are there, each of them once",
+        )
 
 
 def visible_to(settings: ServeConfig) -> dict[str, str]:

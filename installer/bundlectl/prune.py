@@ -1,11 +1,9 @@
 """Which releases and models nobody needs any more, and their removal."""
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bundlectl import discard, history, install, inuse, locks, models, releases, removal
+from bundlectl import discard, history, inuse, models, releases, removal
 from bundlectl.layout import Layout
 from manifests import placement
 from manifests.bundle import Manifest
@@ -72,25 +70,13 @@ def prune(layout: Layout, wish: Wish) -> Plan:
 
     Raises UsageError where somebody does, FilesystemError.
     """
-    with _alone(layout):
+    with inuse.alone(layout):
         planned = plan(layout, wish)
         try:
             removal.remove(layout, planned.releases)
         except OSError as error:
             raise from_oserror(error, "removing what nobody needs") from error
     return planned
-
-
-@contextlib.contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(install.locked(layout))
-        for one in layout.every():
-            if one.run.is_dir():
-                what = f"the instance {one.called} is putting a release or a model into service"
-                mend = "wait for it, then run the same command again"
-                stack.enter_context(locks.held(one.switch_lock, what, mend))
-        yield
 
 
 def _plan(layout: Layout, wish: Wish) -> Plan:
@@ -161,9 +147,7 @@ def _latest_first(layout: Layout, installed: list[str]) -> list[str]:
         for name in installed
         if (manifest := removal.identified(layout, name)) is not None and manifest.model_only
     }
-    last = {
-        name: served.get(name, (releases.installed_at(layout, name), -1)) for name in installed
-    }
+    last = {name: served.get(name, (releases.installed_at(layout, name), -1)) for name in installed}
     return sorted(set(installed) - alone, key=lambda name: last[name], reverse=True)
 
 

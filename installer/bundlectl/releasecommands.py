@@ -62,11 +62,11 @@ def prune(run: Run) -> int:
 
 def uninstall(run: Run) -> int:
     """Stop every server and remove the installation."""
-    layout, arguments = run.layout, run.arguments
-    if layout.instance:
+    layout, arguments = run.place, run.arguments
+    if arguments.instance:
         raise UsageError(
             "an installation is removed with all of its instances",
-            mend=f"leave --instance out; or: bundlectl instance remove {layout.instance}",
+            mend=f"leave --instance out; or: bundlectl instance remove {arguments.instance}",
         )
     uninstalling.check(layout)
     wish, medium = Wish(arguments.keep_models, arguments.keep_settings), _manifest_at_hand(run)
@@ -133,8 +133,9 @@ def _create(run: Run) -> int:
 def _remove(run: Run) -> int:
     layout = run.of_instance(run.arguments.name)
     _confirm(run, f"the instance {layout.called} goes, with its settings, API key, logs and caches")
-    instances.remove(layout)
-    run.console.result({"removed": layout.instance}, f"removed {layout.instance}")
+    told = instances.remove(layout)
+    text = "\n".join([*told, f"removed {layout.instance}"])
+    run.console.result({"removed": layout.instance, "told": list(told)}, text)
     return ExitCode.OK
 
 

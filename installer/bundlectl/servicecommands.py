@@ -1,6 +1,6 @@
 """The command `service`: an installation as a service of the host's systemd."""
 
-from bundlectl import hardening, serviceunit, systemd, unitfiles
+from bundlectl import hardening, serviceaccount, serviceunit, systemd, unitfiles
 from bundlectl.call import Run
 from bundlectl.units import Wish
 from manifests.exitcodes import ExitCode
@@ -15,7 +15,7 @@ def _install(run: Run) -> int:
     layout, arguments = run.layout, run.arguments
     manager = systemd.find(user=arguments.user)
     wish = Wish(arguments.user, arguments.boot, arguments.account, arguments.audit)
-    wish = serviceunit.decide(layout, wish)
+    wish = serviceaccount.decide(layout, wish)
     if arguments.dry_run:
         made = serviceunit.render(layout, wish)
         run.console.result(

@@ -1,8 +1,7 @@
 """An installation as a service of systemd: what it takes, installing it, taking it away again."""
 
-import pwd
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from bundlectl.startable import obstacles
 from bundlectl.systemd import Manager
 from bundlectl.units import Unit, Wish
 from manifests import gpu, placement
-from manifests.errors import BundleError, TargetError, UsageError, from_oserror
+from manifests.errors import BundleError, TargetError
 
 
 @dataclass(frozen=True)
@@ -49,32 +48,8 @@ class Shown:
             boot = "starts at boot" if self.wish.boot else "does not start at boot"
             rows = [f"{self.unit}: {self.active or 'systemd does not run here'}; {boot}"]
         rows += [f"{state}: {path}" for path, state in self.files.items()]
-        rows += [f"problem: {problem}" for problem in self.obstacles]
+        rows += [f"systemd can't execute it (203/EXEC): {one}" for one in self.obstacles]
         return "\n".join([*rows, *self.following])
-
-
-def decide(layout: Layout, wish: Wish) -> Wish:
-    """The wish with the account that is meant.
-
-    A service of the host never runs, as root, a program that another account can change. Raises
-    UsageError, TargetError.
-    """
-    if not layout.marker.is_file():
-        raise UsageError(f"{layout.prefix} is no installation", mend="install first: sh install.sh")
-    if wish.audit:
-        systemd.check_calendar(wish.audit)
-    if wish.user:
-        if wish.account:
-            raise UsageError(
-                "--account and --user can't go together",
-                why="an account's own service manager runs things as that account only",
-                mend="leave one of them out",
-            )
-        return wish
-    account = wish.account or _owner(layout)
-    if account and account != "root":
-        _check_account(layout, account)
-    return replace(wish, account="" if account == "root" else account)
 
 
 def render(layout: Layout, wish: Wish) -> tuple[Unit, ...]:
@@ -194,39 +169,3 @@ def _wants_gpu(layout: Layout) -> bool:
     except BundleError:
         return True  # nothing is in service yet, or it is damaged: a unit more does no harm
     return manifest.target.gpus != (gpu.CPU,)
-
-
-def _owner(layout: Layout) -> str:
-    """The account that owns the installation."""
-    try:
-        uid = layout.prefix.stat().st_uid
-    except OSError as error:
-        raise from_oserror(error, "looking at the installation", layout.prefix) from error
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        raise UsageError(
-            f"{layout.prefix} belongs to uid {uid}, which is no account of this host",
-            mend=f"give it to one: chown -R NAME {shlex.quote(str(layout.prefix))}",
-        ) from None
-
-
-def _check_account(layout: Layout, name: str) -> None:
-    try:
-        uid = pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"there is no account {name!r}",
-            mend=f"make it: useradd --system --no-create-home --shell /usr/sbin/nologin "
-            f"{shlex.quote(name)}",
-        ) from None
-    places = [layout.cache, layout.own_state, layout.run, layout.logs, layout.etc, layout.api_key]
-    strange = [place for place in places if place.exists() and place.stat().st_uid != uid]
-    if strange:
-        folders = shlex.join(map(str, (layout.cache, layout.own_state, layout.etc)))
-        raise UsageError(
-            f"{name} could not write what the server has to write",
-            findings=[f"{place} belongs to another account" for place in strange],
-            mend=f"bundlectl stop; chown -R {shlex.quote(name)}: {folders}; "
-            "then the same command again",
-        )

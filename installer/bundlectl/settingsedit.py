@@ -56,9 +56,13 @@ def _value(key: Field[Any], text: str) -> Any:
     if kind is bool and text in _SWITCH:
         return _SWITCH[text]
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
-        pass
+        found = {}
+    value = found.get("value")
+    items = value if isinstance(value, list) else [value]
+    if len(found) == 1 and all(isinstance(item, str | int | float) for item in items):
+        return value
     raise UsageError(
         f"{key.name}: {text!r:.80} is no value of its kind",
         mend=f"for example: bundlectl config set {key.name} {shlex.quote(_example(key))}",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 _SELINUX = Path("/sys/fs/selinux")
 _LABEL = "security.selinux"  # the extended attribute, selinux(8)
+#: systemd.service(5), ExecStart: no quoting helps in a program's path ("special characters").
+_UNNAMEABLE = set("\"'\\")
 #: Types that init_t may not execute in the reference policy: homes, temporary folders, and what has
 #: no label of its own.
 _REFUSED = (
@@ -50,6 +52,9 @@ def obstacles(program: Path, selinux: Path = _SELINUX) -> tuple[Obstacle, ...]:
     if not program.is_file():
         return (Obstacle(f"{program} is not there", "install the bundle again, or repair it"),)
     found = []
+    if _UNNAMEABLE & set(str(program)):
+        mend = "install into a folder whose path has no quotes and backslashes"
+        found.append(Obstacle(f"systemd takes no program with such a path: {program}", mend))
     if not program.stat().st_mode & 0o111:
         found.append(Obstacle(f"{program} is not executable", f"chmod 755 {quoted}"))
     if os.statvfs(program).f_flag & os.ST_NOEXEC:

@@ -14,7 +14,6 @@ import re
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -58,12 +57,11 @@ def support(run: Run) -> int:
     arguments = run.arguments
     target = (arguments.output or Path(_default_name())).absolute()
     _check(target)
-    removed: Counter[str] = Counter()
+    layout = _layout(run)
+    redactor = Redactor(_secrets(layout))
+    removed = redactor.removed
     with run.console.stage("collect what a helper needs"):
-        parts = collect(run, arguments.log_lines, removed)
-        layout = _layout(run)
-        redactor = Redactor(_secrets(layout), removed)
-        parts = [_treated(part, redactor) for part in parts]
+        parts = [_treated(part, redactor) for part in collect(run, redactor)]
         if arguments.anonymous:
             parts = anonymous(parts, layout)
     opening = _OPENING.format(
@@ -89,7 +87,7 @@ def support(run: Run) -> int:
     return ExitCode.OK
 
 
-def collect(run: Run, log_lines: int, removed: Counter[str]) -> list[Section]:
+def collect(run: Run, redactor: Redactor) -> list[Section]:
     """All sections, as they were read: nothing is redacted but the logs."""
 
     def about(source: Callable[[Layout], Iterable[str]]) -> Source:
@@ -102,6 +100,7 @@ def collect(run: Run, log_lines: int, removed: Counter[str]) -> list[Section]:
         ("servers, arguments, history", about(supportstate.servers)),
         ("settings", about(supportstate.settings)),
         ("preflight", lambda: _preflight(run)),
+        ("the doctor's findings", about(supportstate.doctor)),
         ("the last audit", about(supportstate.audit)),
         ("GPUs", supporthost.gpus),
         ("the machine", supporthost.machine),
@@ -112,9 +111,9 @@ def collect(run: Run, log_lines: int, removed: Counter[str]) -> list[Section]:
         ("files of the installation", about(supportstate.tree)),
     ]
     sections = [_section(title, source) for title, source in sources]
-    layout = _layout(run)
+    layout, count = _layout(run), run.arguments.log_lines
     for path in supportstate.logs(layout) if layout else ():
-        lines = _section(f"log {path}", partial(supportstate.log, path, log_lines, removed))
+        lines = _section(f"log {path}", partial(supportstate.log, path, count, redactor))
         sections.append(Section(lines.title, lines.lines, keep_end=True, failed=lines.failed))
     return sections
 

@@ -6,14 +6,16 @@ Everything here is read as it lies, since what is damaged is what one wants to s
 import contextlib
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from bundlectl import apikey, auditrecord, config, history, host, loglines, preflight, readiness
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
+from bundlectl.redaction import Redactor
 from manifests import bundle, placement
+from manifests.doctor import logfile
+from manifests.doctor.report import diagnose
 from manifests.errors import BundleError
 from manifests.medium import ArchiveStream, Medium
 from manifests.reader import BundleReader
@@ -169,6 +171,17 @@ def audit(layout: Layout) -> Iterator[str]:
     yield from (f"  {finding}" for finding in last.findings)
 
 
+def doctor(layout: Layout) -> Iterator[str]:
+    """The known failures that the logs speak of; where, but not the lines themselves."""
+    diagnosis = diagnose([logfile.read(path) for path in logs(layout)])
+    if not diagnosis.findings:
+        yield "no known failure in the logs"
+    for found in diagnosis.findings:
+        match = found.match
+        yield f"{match.rule.id}: {found.standing}, {match.log}:{match.line}, {match.count} places"
+        yield f"  {match.rule.words(match.values)[0]}"
+
+
 def logs(layout: Layout) -> tuple[Path, ...]:
     """The logs of all instances, in order."""
     return tuple(
@@ -179,18 +192,17 @@ def logs(layout: Layout) -> tuple[Path, ...]:
     )
 
 
-def log(path: Path, count: int, removed: Counter[str]) -> Iterator[str]:
-    """The last `count` lines of a log that may be shown; `removed` counts the others."""
+def log(path: Path, count: int, redactor: Redactor) -> Iterator[str]:
+    """The last `count` lines of a log that may be shown; the redactor counts the others too."""
     with path.open("rb") as handle:
         length = handle.seek(0, 2)
         handle.seek(max(0, length - _TAIL))
         text = handle.read(_TAIL).decode("utf-8", "replace")
-    lines = text.split("\n")
     if length > _TAIL:
-        del lines[0]  # its beginning is missing, and with it what it is
-    sieve = loglines.Sieve()
-    kept = list(loglines.shown(lines, sieve))[-count:]
-    removed.update(sieve.removed)
+        text = text.partition("\n")[2]  # the first line's beginning is missing, and what it is
+    # Secrets first: what takes out a request's words may leave half a secret.
+    lines = redactor(text).split("\n")
+    kept = list(loglines.shown(lines, loglines.Sieve(redactor.removed)))[-count:]
     yield f"{length} bytes, last written {moment(path.stat().st_mtime)}"
     yield from kept
 

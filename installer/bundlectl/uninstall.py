@@ -2,17 +2,23 @@
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bundlectl import config, discard, dismantling, environment, install, inuse, locks, removal
+from bundlectl import (
+    config,
+    discard,
+    dismantling,
+    environment,
+    inuse,
+    removal,
+    serviceunit,
+)
 from bundlectl.dismantling import Step, Wish
 from bundlectl.layout import MARKER, Layout
 from bundlectl.process import Supervisor
 from bundlectl.replace import is_folder
-from bundlectl.service import CANDIDATE
 from manifests import placement
 from manifests.bundle import Manifest
 from manifests.console import size
@@ -33,11 +39,12 @@ class Plan:
     kept: tuple[str, ...]  # below the prefix, because the operator wants it
     left: tuple[str, ...]  # below the prefix
     freed: int  # bytes on the disk
+    told: tuple[str, ...] = ()  # what the host's service manager could not do by itself
     dry_run: bool = False
 
     def as_record(self) -> dict[str, Any]:
         """The plan as --json prints it."""
-        names = ("prefix", "releases", "kept", "left", "freed", "dry_run")
+        names = ("prefix", "releases", "kept", "left", "freed", "told", "dry_run")
         return {name: getattr(self, name) for name in names}
 
     def text(self) -> str:
@@ -46,6 +53,7 @@ class Plan:
         rows = [f"{done}: {placement.RELEASES}/{name}" for name in self.releases]
         rows += [f"kept: {path}" for path in self.kept]
         rows += [f"left, it is none of ours: {printable(path)}" for path in self.left]
+        rows += self.told
         what = "all else in" if self.kept or self.left else "all of"
         rows.append(f"{done}: {what} {self.prefix} ({size(self.freed)})")
         return "\n".join(rows)
@@ -126,9 +134,8 @@ def uninstall(layout: Layout, wish: Wish, medium: Manifest | None = None) -> Pla
     ServerError where a server does not end, FilesystemError.
     """
     check(layout)
-    with _alone(layout):
-        for one in layout.every():
-            retire(one)
+    with inuse.alone(layout):
+        told = [line for one in layout.every() for line in retire(one)]
         _await_programs(layout)
         try:
             for release in dismantling.known(layout, medium):
@@ -138,7 +145,7 @@ def uninstall(layout: Layout, wish: Wish, medium: Manifest | None = None) -> Pla
                 _take(step)
         except OSError as error:
             raise from_oserror(error, "removing the installation") from error
-    return _without_prefix(layout, planned)
+    return _without_prefix(layout, replace(planned, told=tuple(told)))
 
 
 def _without_prefix(layout: Layout, planned: Plan) -> Plan:
@@ -150,37 +157,28 @@ def _without_prefix(layout: Layout, planned: Plan) -> Plan:
     return planned
 
 
-@contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """Nobody else installs, switches, starts or stops in the block."""
-    with ExitStack() as stack:
-        if is_folder(layout.state):
-            stack.enter_context(install.locked(layout))
-        for one in layout.every():
-            if is_folder(one.run):
-                what = f"the instance {one.called} is putting a release or a model into service"
-                mend = "wait for it, then run the same command again"
-                stack.enter_context(locks.held(one.switch_lock, what, mend))
-        yield
+def retire(layout: Layout) -> tuple[str, ...]:
+    """End the servers of an instance, and remove what of it lies outside of the prefix.
 
-
-def retire(layout: Layout) -> None:
-    """End the server of an instance, and remove what of it lies outside of the prefix.
-
-    Raises ServerError, UsageError, FilesystemError.
+    Gives what the host's service manager could not do by itself. Raises ServerError; UsageError
+    where a unit was changed since it was installed, or a process is another account's;
+    FilesystemError.
     """
+    told = serviceunit.remove(layout).told
     if is_folder(layout.run):
         patience = _PATIENCE
         with suppress(BundleError):
             patience = config.load(layout.config_file).stop_timeout
-        Supervisor(layout, CANDIDATE).stop(0)
         Supervisor(layout).stop(patience)
+        for name in inuse.servers(layout):  # on trial, or in rehearsal
+            Supervisor(layout, name).stop(0)
     short, folder = environment.temporary_folder(layout), layout.cache / "tmp"
     try:
         if short != folder and short.is_symlink() and short.readlink() == folder:
             short.unlink()
     except OSError as error:
         raise from_oserror(error, "removing the short name of the temporary folder") from error
+    return told
 
 
 def _await_programs(layout: Layout) -> None:
@@ -206,8 +204,8 @@ def _take(step: Step) -> None:
         discard.if_empty(step.path)
     elif step.entries is not None:
         discard.listed(step.path, step.entries)
-    elif is_folder(step.path):
+    elif step.aside:
         discard.set_aside(step.path)
         discard.whole(discard.trash_of(step.path))
     else:
-        step.path.unlink(missing_ok=True)
+        discard.whole(step.path)

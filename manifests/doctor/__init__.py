@@ -7,7 +7,9 @@ in as `Answer`s, and on another machine there are none.
 """
 
 from manifests.doctor.logfile import Log as Log
+from manifests.doctor.logfile import from_text as from_text
 from manifests.doctor.logfile import read as read
+from manifests.doctor.logfile import read_stream as read_stream
 from manifests.doctor.ranking import Answer as Answer
 from manifests.doctor.report import Diagnosis as Diagnosis
 from manifests.doctor.report import diagnose as diagnose

@@ -4,21 +4,20 @@ import re
 
 #: ECMA-48: control sequences (colours), and operating-system commands (titles, links).
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 #: What may stand before a message, in any order and number.
 _DECORATION = re.compile(
     r"""
     (?: \([A-Za-z_]\w*(?:\ [a-z]+=[^\s()]+)*\ pid=\d+(?:,\ ip=[\d.]+)?\)[ ]?  # vLLM's processes
       | (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\ \d\d-\d\d\ [\d:.]+\ \[[^\]\n]{1,120}\][ ]?  # vLLM
-      | \[?%s\]?[ ]                                                   # collectors, ISO 8601
-      | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \S+\ [\w.@/-]+(?:\[\d+\])?:[ ]     # syslog
-      | [a-z][\w.-]*\ +\|[ ]                                          # docker compose
-      | \[rank\d+\]:[ ]                                               # torch
+      | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?[ ]  # ISO 8601
+      | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \S+\ [\w.@/-]+(?:\[\d+\])?:[ ]  # syslog, journal
+      | [a-z][\w.-]*\ +\|[ ]  # docker compose
+      | \[rank\d+\]:[ ]  # torch
     )+
-    """
-    % _TIME,
+    """,
     re.VERBOSE,
 )
+_ALARM = re.compile(r"\b(?:ERROR|CRITICAL)\b")
 #: Characters of a line that are kept; a list of all known architectures is longer.
 _LONGEST = 2000
 _SECRETS = re.compile(
@@ -28,8 +27,11 @@ _SECRETS = re.compile(
 _SHOWN = 300
 
 
-def clean(line: str) -> str:
-    """A line as its program meant it: no colours, no earlier states of a progress bar."""
+def clean(line: str) -> tuple[str, bool]:
+    """A line as its program meant it, and whether a logger called it an error.
+
+    No colours, no earlier states of a progress bar, no names of processes and files before it.
+    """
     line = line.rstrip("\r\n")
     if "\r" in line:
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
@@ -37,7 +39,9 @@ def clean(line: str) -> str:
         line = _TERMINAL.sub("", line)
     line = line[:_LONGEST]
     found = _DECORATION.match(line)
-    return line[found.end() :] if found else line
+    if found is None:
+        return line, False
+    return line[found.end() :], _ALARM.search(found[0]) is not None
 
 
 def shown(line: str) -> str:

@@ -17,7 +17,7 @@ from manifests.errors import UsageError, from_oserror
 
 #: Bytes that are kept. The first errors are causes, the last start is at the end; what a server
 #: writes between them for weeks is the same few lines about throughput.
-HEAD = TAIL = 4 << 20
+HEAD = TAIL = 2 << 20
 _CHUNK = 1 << 18
 _MAGIC: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
@@ -40,6 +40,7 @@ class Log:
     lines: tuple[str, ...]
     gap: int = 0  # index in `lines` before which lines were left out; 0: none were
     left_out: int = 0  # lines
+    alarms: frozenset[int] = frozenset()  # indexes of lines that a logger called an error
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -54,7 +55,13 @@ class Log:
 
 def from_text(name: str, text: str) -> Log:
     """A log from a text that is at hand."""
-    return Log(name, tuple(clean(line) for line in text.split("\n")))
+    return _log(name, text.split("\n"))
+
+
+def _log(name: str, raw: list[str], **about: Any) -> Log:
+    cleaned = [clean(line) for line in raw]
+    alarms = frozenset(number for number, (_, alarm) in enumerate(cleaned) if alarm)
+    return Log(name, tuple(line for line, _ in cleaned), alarms=alarms, **about)
 
 
 def read(path: Path, *, head: int = HEAD, tail: int = TAIL) -> Log:
@@ -143,11 +150,13 @@ class _Kept:
         tail = b"".join(self._tail)
         encoding = _encoding(bytes(self._head[:4096]))
         if not self._dropped:
-            return Log(name, _lines(bytes(self._head) + tail, encoding), notes=tuple(notes))
-        first, last = _lines(bytes(self._head), encoding), _lines(tail, encoding)
+            return _log(name, _split(bytes(self._head) + tail, encoding), notes=tuple(notes))
+        first, last = _split(bytes(self._head), encoding), _split(tail, encoding)
         notes.append(f"{name}: {self._dropped} bytes in the middle were left out")
-        # Both halves of the two cut lines are kept as lines.
-        return Log(name, first + last, len(first), max(0, self._dropped_lines - 1), tuple(notes))
+        # The two cut lines are kept as they are.
+        missing = max(0, self._dropped_lines - 1)
+        gap = {"gap": len(first), "left_out": missing, "notes": tuple(notes)}
+        return _log(name, first + last, **gap)
 
 
 def _encoding(start: bytes) -> str:
@@ -162,6 +171,5 @@ def _encoding(start: bytes) -> str:
     return "utf-8"
 
 
-def _lines(data: bytes, encoding: str) -> tuple[str, ...]:
-    text = data.decode(encoding, "replace").removeprefix("\ufeff")
-    return tuple(clean(line) for line in text.split("\n"))
+def _split(data: bytes, encoding: str) -> list[str]:
+    return data.decode(encoding, "replace").removeprefix("\ufeff").split("\n")

@@ -16,10 +16,15 @@ _MOST = 500
 #: What every start of a vLLM server says once, in releases before and after 0.8.
 _START = re.compile(r"non-default args: |vLLM API server version .*\n?.*args: Namespace\(")
 _STARTED = re.compile(r"Application startup complete")
-_STOPPING = re.compile(r"^(?:INFO: +)?Shutting down|Received (?:signal|SIGTERM)", re.MULTILINE)
+#: An orderly stop: what is said after it, of 0.19 and of 0.32, is no trouble.
+_STOPPING = re.compile(
+    r"^(?:INFO: +)?Shutting down|Shutdown initiated \(timeout=|received signal=SIG(?:TERM|INT)"
+    r"|\[shutdown\] API server: shutdown triggered",
+    re.MULTILINE,
+)
 _TROUBLE = re.compile(
-    r"^Traceback \(most recent call last\)|^\w*(?:\w\.)*\w*(?:Error|Exception)\b"
-    r"|\b(?:ERROR|CRITICAL|FATAL)\b|: error: |core dumped|[Ss]egmentation fault|^Killed$"
+    r"^Traceback \(most recent call last\)|Error: |Error$|Exception: |Exception$"
+    r"|\bFATAL\b|: error: |core dumped|[Ss]egmentation fault|^Killed$"
     r"|Fatal Python error|terminate called",
     re.MULTILINE,
 )
@@ -61,7 +66,10 @@ class Reader:
         if self.started and (stop := _STOPPING.search(text, self._last_start)):
             end = stop.start()
         places = (found.start() for found in _TROUBLE.finditer(text, self._last_start, end))
-        return tuple(dict.fromkeys(self.log.lines[self._index(place)] for place in places))
+        told = [self._index(place) for place in places]
+        first, last = self._index(self._last_start), self._index(end)
+        indexes = told or [one for one in sorted(self.log.alarms) if first <= one < last]
+        return tuple(dict.fromkeys(self.log.lines[index] for index in indexes))
 
     def matches(self, rules: Iterable[Rule]) -> tuple[Match, ...]:
         """The rules that this log speaks of."""
@@ -110,7 +118,9 @@ class Reader:
         )
 
     def _phase(self, place: int) -> str:
-        start, up = (bisect_right(places, place) for places in (self._start_places, self._up_places))
+        start, up = (
+            bisect_right(places, place) for places in (self._start_places, self._up_places)
+        )
         began = self._start_places[start - 1] if start else 0
         return "run" if up and self._up_places[up - 1] >= began else "start"
 

@@ -45,6 +45,7 @@ class Diagnosis:
     started: bool  # the last start of the first log came up
     notes: tuple[str, ...]
     language: str = "en"
+    hide: Hide = str  # takes secrets out of a line of a log
 
     @property
     def causes(self) -> tuple[Ranked, ...]:
@@ -58,10 +59,19 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The class of the likeliest cause; SERVER where something is wrong that nobody knows."""
-        if self.causes:
+        """The class of the likeliest cause.
+
+        SERVER where something is wrong that nobody knows. What only may be wrong does not count
+        against a server that is up.
+        """
+        weighty = [one for one in self.causes if one.standing != POSSIBLE]
+        if weighty:
+            return weighty[0].match.rule.exit_code
+        if self.trouble and not self.causes:
+            return ExitCode.SERVER
+        if self.causes and not self.started:
             return self.causes[0].match.rule.exit_code
-        return ExitCode.SERVER if self.trouble else ExitCode.OK
+        return ExitCode.OK
 
     def as_record(self) -> dict[str, Any]:
         """The diagnosis as --json prints it."""
@@ -86,7 +96,7 @@ class Diagnosis:
             "source": one.match.rule.source,
             "log": one.match.log,
             "line": one.match.line,
-            "text": shown(one.match.text),
+            "text": self._shown(one),
             "count": one.match.count,
             "evidence": [
                 {
@@ -122,7 +132,7 @@ class Diagnosis:
         times = f", {match.count} times" if match.count > 1 else ""
         return [
             f"{number}. {match.rule.id} ({one.standing}): {cause}",
-            f"   log:  {match.log}:{match.line}{times}: {shown(match.text)}",
+            f"   log:  {match.log}:{match.line}{times}: {self._shown(one)}",
             *(f"   host: {_weighed(item)}" for item in one.evidence),
             *self._untold(one),
             f"   mend: {mend}",
@@ -144,8 +154,11 @@ class Diagnosis:
         why = reasons.get(one.standing, "")
         return (
             f"-  {one.match.rule.id} ({one.standing}{': ' if why else ''}{why}): "
-            f"{one.match.log}:{one.match.line}: {shown(one.match.text)}"
+            f"{one.match.log}:{one.match.line}: {self._shown(one)}"
         )
+
+    def _shown(self, one: Ranked) -> str:
+        return shown(self.hide(one.match.text))
 
 
 def _weighed(item: Evidence) -> str:
@@ -160,6 +173,7 @@ def diagnose(
     *,
     table: Sequence[Rule] | None = None,
     language: str = "en",
+    hide: Hide = str,
 ) -> Diagnosis:
     """Judge logs, the most telling one first; `ask` answers for the host that wrote them."""
     readers = [Reader(log) for log in logs]
@@ -167,7 +181,7 @@ def diagnose(
     for reader in readers:
         found += reader.matches(rules() if table is None else table)
     ranked = rank(found, ask(wanted(found)))
-    trouble = tuple(shown(line) for reader in readers for line in reader.trouble())
+    trouble = tuple(shown(hide(line)) for reader in readers for line in reader.trouble())
     return Diagnosis(
         tuple(log.name for log in logs),
         ranked,
@@ -175,4 +189,5 @@ def diagnose(
         bool(readers) and readers[0].started,
         tuple(note for log in logs for note in log.notes),
         language,
+        hide,
     )

@@ -30,10 +30,10 @@ TOPICS = (
 
 @dataclass(frozen=True)
 class Rule:
-    """One known failure.
+    r"""One known failure.
 
     Regular expressions are searched in a log without its decoration, where `^` and `$` are the ends
-    of a line and `\\n` may be written. Their named groups may stand in `cause` and `mend` as
+    of a line and `\n` may be written. Their named groups may stand in `cause` and `mend` as
     {name}.
     """
 
@@ -49,7 +49,7 @@ class Rule:
     evidence: tuple[str, ...] = ()  # probes that agree where this is the cause
     masks: tuple[str, ...] = ()  # rules whose messages follow from this one
     consequence: bool = False  # never a cause of its own
-    hint: bool = False  # also seen where nothing is wrong
+    hint: bool = False  # says little by itself, or is seen where nothing is wrong
     cause_zh: str = ""
     mend_zh: str = ""
 

@@ -105,7 +105,7 @@ def main():
     Handler.models = (options.served_model_name, *(adapter["name"] for adapter in adapters))
     Handler.mode = mode
     Handler.thinking = json.loads(options.default_chat_template_kwargs).get("enable_thinking", True)
-    print("listening", file=sys.stderr, flush=True)
+    print("listening", *sys.argv[1:], file=sys.stderr, flush=True)
     http.server.ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
 
 

@@ -179,7 +179,7 @@ NAME = killing.large().name
 SIZES = sum(member.size for member in killing.large().manifest().members)
 
 
-@pytest.mark.parametrize("volume_size", [0, 80_000])
+@pytest.mark.parametrize("volume_size", [0, pytest.param(80_000, marks=pytest.mark.e2e)])
 def test_a_kill_at_every_step_of_writing(writer, tmp_path, volume_size):
     status, steps = writer.write(tmp_path / "whole", volume_size=volume_size)
     assert status == 0, writer.told()

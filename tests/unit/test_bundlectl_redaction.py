@@ -37,7 +37,7 @@ SHAPES = {
     "words in quotes": ('"password": "correct horse battery"', "battery"),
     "quote in quotes": (r'"password": "corr\"ect horse"', "horse"),
     "no end": ('"password": "correct horse', "horse"),
-    "json in json": (r'"{\"api_key\": \"my \\\"own\\\" key\"}"', "own"),
+    "json in json": (r'"{\"api_key\": \"my \\\"zebra\\\" key\"}"', "zebra"),
     "yaml": ("client_secret: hunter2", "hunter2"),
     "option": ("vllm serve --api-key hunter2 --port 1", "hunter2"),
     "option with =": ("tool --hf-token=hunter2", "hunter2"),

@@ -34,6 +34,8 @@ def test_a_value_as_it_is_typed(name, typed, key, value):
         ("environment", "A=1", "'environment' can't be set", "environment.OMP_NUM_THREADS"),
         ("port.x", "1", "'port.x' can't be set", ""),
         ("port", "1\nhost = '::'", "is no value", ""),
+        ("port", "1979-05-27", "is no value", ""),
+        ("port", "{ a = 1 }", "is no value", ""),
     ],
 )
 def test_what_is_no_value_of_the_key_is_refused(name, typed, what, mend):

@@ -302,3 +302,20 @@ def test_every_answer_is_flags_or_a_refusal_with_a_mend(mib, free, count, length
     else:
         assert found.reasons
         assert ("--max-model-len" in found.flags) == (mib > 0 and not length)
+
+
+def test_dtype_as_the_operator_sets_it():
+    old = cards(1, L40S, capability="7.5")
+    assert on_gpus(None, CUDA, ServeConfig(dtype="float16"), old).flags == ()
+    with pytest.raises(TargetError, match=r"dtype = bfloat16 in etc/serve\.toml") as caught:
+        on_gpus(None, CUDA, ServeConfig(dtype="bfloat16"), old)
+    assert "set dtype to auto" in caught.value.mend
+    wide = on_gpus(shape("Qwen3.5-4B"), CUDA, ServeConfig(dtype="float32"), cards(1, L40S))
+    assert "dtype = float32" in wide.reasons[0]
+
+
+def test_without_pictures_there_is_more_memory_for_text():
+    gpu = cards(1, L40S)
+    both = on_gpus(shape("Qwen3.5-9B"), CUDA, ServeConfig(), gpu)
+    text = on_gpus(shape("Qwen3.5-9B"), CUDA, ServeConfig(pictures=False), gpu)
+    assert text.answer.room.cache > both.answer.room.cache

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl import cli, environment, instances, locks, removal, uninstall
+from bundlectl import (
+    cli,
+    environment,
+    instances,
+    locks,
+    removal,
+    serviceunit,
+    uninstall,
+    unitfiles,
+    units,
+)
 from bundlectl.dismantling import Wish
 from bundlectl.layout import Layout, check_prefix
 from manifests.audit import audit
@@ -133,6 +143,19 @@ def test_models_and_settings_can_be_kept_and_are_found_again(layout):
     put(layout_at(layout.prefix), "two", "two")
     take(layout)
     assert not [p for p in below(layout.prefix) if p.startswith(("models/two", "state", "bin"))]
+
+
+def test_units_of_every_instance_go(layout, tmp_path):
+    folder = tmp_path / "units"
+    folder.mkdir()
+    for one in layout.every():
+        wish = units.Wish(user=True)
+        unitfiles.install(one, wish, serviceunit.render(one, wish), folder)
+    assert len(list(folder.glob("*.service"))) >= 2
+    (folder / "another.service").touch()
+    take(layout)
+    assert [path.name for path in folder.rglob("*") if not path.is_dir()] == ["another.service"]
+    assert not layout.prefix.exists()
 
 
 def test_a_damaged_release_is_taken_with_the_manifest_at_hand(layout):

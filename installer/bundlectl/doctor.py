@@ -1,0 +1,121 @@
+"""`bundlectl doctor`: what is wrong with the server, by its logs and by this host."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bundlectl import apikey, preflight, readiness
+from bundlectl.call import Run
+from bundlectl.checks import STOP
+from bundlectl.evidence import answers
+from bundlectl.layout import Layout
+from bundlectl.process import Status, Supervisor
+from bundlectl.redaction import Redactor
+from bundlectl.scene import Scene, gather
+from manifests import placement
+from manifests.doctor import Answer, Diagnosis, Log, diagnose, read, read_stream
+from manifests.errors import BundleError
+from manifests.exitcodes import ExitCode
+
+SUPPORT = "bundlectl support  writes one text without secrets, for whoever helps"
+_STANDARD_INPUT = Path("-")
+
+
+def doctor(run: Run) -> int:
+    """Say what is wrong; the status is the class of the likeliest cause.
+
+    0 where nothing is found wrong, 6 where something is that no rule knows.
+    """
+    layout, arguments = run.layout, run.arguments
+    scenes: list[Scene] = []  # looked at once, and only where a finding wants it
+
+    def ask(names: Sequence[str]) -> Mapping[str, Answer]:
+        if not names or arguments.foreign:
+            return {}
+        if not scenes:
+            with run.console.stage("look at this host"):
+                scenes.append(gather(layout))
+        return answers(scenes[0], names)
+
+    named = arguments.log
+    logs = [_read(path) for path in named] if named else [read(path) for path in of_server(layout)]
+    hide = Redactor(_secrets(layout))
+    diagnosis = diagnose(logs, ask, language=arguments.lang, hide=hide)
+    checks = () if named else failing(layout)
+    status = None if named else Supervisor(layout).status()
+    code = _status(diagnosis, checks)
+    run.console.result(
+        diagnosis.as_record() | _record(status, checks) | {"exit_code": int(code)},
+        "\n".join(_lines(diagnosis, status, checks, everything=arguments.all)),
+    )
+    return code
+
+
+def of_server(layout: Layout) -> tuple[Path, ...]:
+    """The server's log, and those of trials that are newer; the newest first."""
+    own = Supervisor(layout).log
+    found = {path: path.stat().st_mtime for path in layout.logs.glob("*.log") if path.is_file()}
+    since = found.get(own, 0.0)
+    newest = sorted(found, key=lambda path: (-found[path], path.name))
+    return tuple(path for path in newest if found[path] >= since)
+
+
+def failing(layout: Layout) -> tuple[preflight.Finding, ...]:
+    """What preflight finds wrong with this host; nothing where nothing is installed."""
+    if not placement.installed_releases(layout.prefix):
+        return ()
+    try:
+        running = Supervisor(layout).status().running
+        _, findings = readiness.of_installed(layout, running=running)
+    except BundleError as error:
+        damage = preflight.Finding("installation", STOP, False, error.what)
+        return (damage,)
+    return tuple(one for one in findings if one.stops or one in preflight.warnings(findings))
+
+
+def _read(path: Path) -> Log:
+    if path == _STANDARD_INPUT:
+        return read_stream("standard input", sys.stdin.buffer)
+    return read(path)
+
+
+def _secrets(layout: Layout) -> tuple[str, ...]:
+    try:
+        return (apikey.read(layout.api_key),)
+    except BundleError:  # without it, nothing that could be told
+        return ()
+
+
+def _status(diagnosis: Diagnosis, checks: Sequence[preflight.Finding]) -> ExitCode:
+    if diagnosis.exit_code != ExitCode.OK:
+        return diagnosis.exit_code
+    try:
+        preflight.refuse(checks)
+    except BundleError as error:
+        return error.exit_code
+    return ExitCode.OK
+
+
+def _record(status: Status | None, checks: Sequence[preflight.Finding]) -> dict[str, object]:
+    if status is None:
+        return {}
+    return {"running": status.running, "preflight": [vars(finding) for finding in checks]}
+
+
+def _lines(
+    diagnosis: Diagnosis,
+    status: Status | None,
+    checks: Sequence[preflight.Finding],
+    *,
+    everything: bool,
+) -> list[str]:
+    lines = []
+    if status is not None:
+        url = status.service.url if status.service is not None else ""
+        lines.append(f"the server runs at {url}" if status.running else "no server is running")
+    lines.append(diagnosis.text(everything=everything))
+    if checks:
+        lines += ["preflight finds:", *(f"  {finding.line()}" for finding in checks)]
+    if not diagnosis.known and (diagnosis.trouble or diagnosis.causes):
+        lines.append(SUPPORT)
+    return lines

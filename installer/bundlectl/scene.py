@@ -1,0 +1,117 @@
+"""What doctor's probes look at: this host and the installation on it, read once, not judged here."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bundlectl import config, host, install, models, readiness
+from bundlectl.checks import Needs
+from bundlectl.host import FileSystem, Host
+from bundlectl.host.reading import text
+from bundlectl.layout import Layout
+from bundlectl.measured import visible_to
+from bundlectl.process import Supervisor
+from manifests import placement
+from manifests.errors import BundleError
+
+_SYSTEM_PATH = "/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TEMPORARY = Path("/tmp")  # noqa: S108 - looked at, not used
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What is looked at of an installed release; the defaults are those of a sound one."""
+
+    cuda_majors: tuple[str, ...] = ()  # of the CUDA run-time libraries in the environment
+    python_header: bool = True
+    numa_library: bool = True
+    moved: str = ""  # where the launcher believes the prefix to be, if that is elsewhere
+    cache_writable: bool = True
+    incomplete: str = ""  # what is missing of the model that is served
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A host, what a release asks of it, and what there is of that release."""
+
+    host: Host
+    needs: Needs | None = None  # None where nothing is installed
+    installed: Installation | None = None
+    running: bool = False  # a server of ours, which holds port and GPU itself
+    temporary: FileSystem | None = None
+    tools: frozenset[str] = field(default_factory=frozenset)  # programs that a server finds
+    default_route: bool = True
+
+
+def gather(layout: Layout) -> Scene:
+    """Look at this host and, where there is one, at the installation. Never fails for its sake."""
+    release = layout.current_release()
+    settings, needs, installed = config.ServeConfig(), None, None
+    environment = layout.environment(release) if release else None
+    with contextlib.suppress(BundleError):
+        settings = config.load(layout.config_file)
+    if environment is not None:
+        with contextlib.suppress(BundleError):
+            manifest, _ = placement.load_manifest(layout.prefix, release)
+            model = readiness.to_serve(layout, release, manifest)
+            needs = readiness.needs_of(manifest, settings, model)
+        installed = _installation(layout, release, environment)
+    return Scene(
+        host=host.probe(
+            layout.prefix,
+            settings.host,
+            settings.port,
+            gpus=needs is None or needs.on_gpu,
+            environ=visible_to(settings),
+        ),
+        needs=needs,
+        installed=installed,
+        running=Supervisor(layout).status().running,
+        temporary=host.file_system(_TEMPORARY) if _TEMPORARY.is_dir() else None,
+        tools=frozenset(_tools(environment)),
+        default_route=_default_route(text("/proc/net/route")),
+    )
+
+
+def _installation(layout: Layout, release: str, environment: Path) -> Installation:
+    runtimes = [
+        *environment.glob("lib/python3*/site-packages/nvidia/*/lib/libcudart.so.*"),
+        *environment.glob("lib/libcudart.so.*"),
+    ]
+    launcher = text(layout.command)
+    own = launcher.encode() == install.launcher(layout)
+    incomplete = ""
+    try:
+        models.check_complete(layout, models.to_serve(layout, release))
+    except BundleError as error:
+        incomplete = error.what
+    return Installation(
+        cuda_majors=tuple(sorted({path.name.split(".")[2] for path in runtimes})),
+        python_header=any(environment.glob("include/python3*/Python.h")),
+        numa_library=any(environment.glob("lib/libnuma.so.1")),
+        moved="" if own or not launcher else _believed(launcher),
+        cache_writable=os.access(layout.cache, os.W_OK | os.X_OK),
+        incomplete=incomplete,
+    )
+
+
+def _believed(launcher: str) -> str:
+    """The prefix in a launcher that is not this installation's."""
+    named = [line for line in launcher.splitlines() if line.startswith("prefix=")]
+    return named[0].removeprefix("prefix=") if named else "an unknown place"
+
+
+def _tools(environment: Path | None) -> Iterator[str]:
+    path = f"{environment}/bin:{_SYSTEM_PATH}" if environment else _SYSTEM_PATH
+    for name in ("cc", "gcc", "clang", "c++", "g++", "clang++", "nvcc", "ninja"):
+        if shutil.which(name, path=path):
+            yield name
+
+
+def _default_route(table: str) -> bool:
+    """Whether /proc/net/route (IPv4) has a way to everywhere: destination and mask are zero."""
+    rows = [line.split() for line in table.splitlines()[1:]]
+    return any(len(row) > 7 and row[1] == row[7] == "00000000" for row in rows)
