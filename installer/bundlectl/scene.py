@@ -1,4 +1,4 @@
-"""What doctor's probes look at: this host and the installation on it, read once, not judged here."""
+"""What doctor's probes look at: this host and the installation on it. Read once, not judged."""
 
 import contextlib
 import os

@@ -17,7 +17,7 @@ _DECORATION = re.compile(
     """,
     re.VERBOSE,
 )
-_ALARM = re.compile(r"\b(?:ERROR|CRITICAL)\b")
+_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
 #: Characters of a line that are kept; a list of all known architectures is longer.
 _LONGEST = 2000
 _SECRETS = re.compile(
@@ -27,8 +27,8 @@ _SECRETS = re.compile(
 _SHOWN = 300
 
 
-def clean(line: str) -> tuple[str, bool]:
-    """A line as its program meant it, and whether a logger called it an error.
+def clean(line: str) -> tuple[str, str]:
+    """A line as its program meant it, and what a logger called it: "ERROR", "INFO", … or nothing.
 
     No colours, no earlier states of a progress bar, no names of processes and files before it.
     """
@@ -40,8 +40,9 @@ def clean(line: str) -> tuple[str, bool]:
     line = line[:_LONGEST]
     found = _DECORATION.match(line)
     if found is None:
-        return line, False
-    return line[found.end() :], _ALARM.search(found[0]) is not None
+        return line, ""
+    level = _LEVEL.search(found[0])
+    return line[found.end() :], level[0] if level else ""
 
 
 def shown(line: str) -> str:

@@ -40,7 +40,7 @@ class Log:
     lines: tuple[str, ...]
     gap: int = 0  # index in `lines` before which lines were left out; 0: none were
     left_out: int = 0  # lines
-    alarms: frozenset[int] = frozenset()  # indexes of lines that a logger called an error
+    levels: tuple[str, ...] = ()  # what a logger called each line: "ERROR", "INFO", … or nothing
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -59,9 +59,8 @@ def from_text(name: str, text: str) -> Log:
 
 
 def _log(name: str, raw: list[str], **about: Any) -> Log:
-    cleaned = [clean(line) for line in raw]
-    alarms = frozenset(number for number, (_, alarm) in enumerate(cleaned) if alarm)
-    return Log(name, tuple(line for line, _ in cleaned), alarms=alarms, **about)
+    lines, levels = zip(*map(clean, raw), strict=True)
+    return Log(name, lines, levels=levels, **about)
 
 
 def read(path: Path, *, head: int = HEAD, tail: int = TAIL) -> Log:

@@ -22,6 +22,7 @@ _STOPPING = re.compile(
     r"|\[shutdown\] API server: shutdown triggered",
     re.MULTILINE,
 )
+_ALARMS = ("ERROR", "CRITICAL")
 _TROUBLE = re.compile(
     r"^Traceback \(most recent call last\)|Error: |Error$|Exception: |Exception$"
     r"|\bFATAL\b|: error: |core dumped|[Ss]egmentation fault|^Killed$"
@@ -65,11 +66,11 @@ class Reader:
         text, end = self.log.text, len(self.log.text)
         if self.started and (stop := _STOPPING.search(text, self._last_start)):
             end = stop.start()
-        places = (found.start() for found in _TROUBLE.finditer(text, self._last_start, end))
-        told = [self._index(place) for place in places]
         first, last = self._index(self._last_start), self._index(end)
-        indexes = told or [one for one in sorted(self.log.alarms) if first <= one < last]
-        return tuple(dict.fromkeys(self.log.lines[index] for index in indexes))
+        alarms = [n for n in range(first, last + 1) if self.log.levels[n] in _ALARMS]
+        places = (found.start() for found in _TROUBLE.finditer(text, self._last_start, end))
+        told = [n for n in map(self._index, places) if self.log.levels[n] in (*_ALARMS, "")]
+        return tuple(dict.fromkeys(self.log.lines[n] for n in told or alarms))
 
     def matches(self, rules: Iterable[Rule]) -> tuple[Match, ...]:
         """The rules that this log speaks of."""
