@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bundlectl.config import AUTO, ServeConfig
 from manifests.adapter import max_rank
@@ -187,24 +188,28 @@ def served_name(name: str, config: ServeConfig) -> str:
     return config.served_model_name or name
 
 
-def check_arguments(arguments: tuple[str, ...]) -> None:
-    """Refuse arguments that are not the operator's to give.
+def check_arguments(arguments: tuple[str, ...], where: str = "serve.toml") -> None:
+    """Refuse arguments that are not the operator's to give; `where` starts each message.
 
     Raises UsageError.
     """
+
+    def refuse(argument: str, why: str, mend: str) -> NoReturn:
+        what = f"{where}: extra_arguments may not hold {argument!r}"
+        raise UsageError(what, why=why, mend=mend)
+
     for place, argument in enumerate(arguments):
         option, _, value = argument.partition("=")
         option = option.replace("_", "-")
         value = value or "".join(arguments[place + 1 : place + 2])
         if "\0" in argument:
-            raise _refused(argument, "it holds a NUL byte", "remove it")
-        # argparse takes any unambiguous beginning of an option for the option.
-        if option.startswith("--load-f") and value == "dummy":
-            raise _refused(argument, "it serves random weights as if all were well", "remove it")
+            refuse(argument, "it holds a NUL byte", "remove it")
+        if len(option) <= len("--") or not option.startswith("--"):
+            continue
+        # argparse takes any unambiguous beginning of an option for the option, and vLLM any case
+        # of this value (vllm/config/load.py).
+        if "--load-format".startswith(option) and value.lower() == "dummy":
+            refuse(argument, "it serves random weights as if all were well", "remove it")
         for reserved, mend in _RESERVED.items():
-            if len(option) > len("--") and option.startswith("--") and reserved.startswith(option):
-                raise _refused(argument, f"{reserved} is set by bundlectl", mend)
-
-
-def _refused(argument: str, why: str, mend: str) -> UsageError:
-    return UsageError(f"serve.toml: extra_arguments may not hold {argument!r}", why=why, mend=mend)
+            if reserved.startswith(option):
+                refuse(argument, f"{reserved} is set by bundlectl", mend)

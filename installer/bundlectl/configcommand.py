@@ -69,9 +69,9 @@ def _show(run: Run) -> int:
 
 def _check(run: Run) -> int:
     layout = run.layout
-    settings = config.load(layout.config_file)
-    command.check_arguments(settings.extra_arguments)
-    environment.check(settings)
+    text = config.read(layout.config_file)
+    settings = config.parse(text, str(layout.config_file))
+    _refuse_ours(text, str(layout.config_file), settings)
     notes: tuple[str, ...] = ("no release is installed, so there is no server to ask",)
     if placement.installed_releases(layout.prefix):
         release = supposed.release_of(layout)
@@ -91,8 +91,7 @@ def _set(run: Run) -> int:
     text = config.read(path)
     changed = settingsedit.edited(text, str(path), name, wanted)
     settings = config.parse(changed, str(path))
-    command.check_arguments(settings.extra_arguments)
-    environment.check(settings)
+    _refuse_ours(changed, str(path), settings)
     if placement.installed_releases(layout.prefix):
         release = supposed.release_of(layout)
         startcheck.check_known(layout, release, settings, models.to_serve(layout, release))
@@ -107,6 +106,13 @@ def _set(run: Run) -> int:
         told += f"; the server takes it with: {layout.spoken} restart"
     run.console.result({"changed": changed != text, "restart": running}, told)
     return ExitCode.OK
+
+
+def _refuse_ours(text: str, where: str, settings: config.ServeConfig) -> None:
+    """Refuse arguments and variables that bundlectl itself sets."""
+    line = config.line_of(text, "extra_arguments")
+    command.check_arguments(settings.extra_arguments, f"{where}:{line}")
+    environment.check(settings)
 
 
 def _asked(run: Run) -> tuple[str, str | None]:

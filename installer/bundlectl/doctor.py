@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bundlectl import apikey, preflight, readiness
+from bundlectl import apikey, preflight
 from bundlectl.call import Run
 from bundlectl.checks import STOP
 from bundlectl.evidence import answers
@@ -12,7 +13,6 @@ from bundlectl.layout import Layout
 from bundlectl.process import Status, Supervisor
 from bundlectl.redaction import Redactor
 from bundlectl.scene import Scene, gather
-from manifests import placement
 from manifests.doctor import Answer, Diagnosis, Log, diagnose, read, read_stream
 from manifests.errors import BundleError
 from manifests.exitcodes import ExitCode
@@ -27,22 +27,29 @@ def doctor(run: Run) -> int:
     0 where nothing is found wrong, 6 where something is that no rule knows.
     """
     layout, arguments = run.layout, run.arguments
-    scenes: list[Scene] = []  # looked at once, and only where a finding wants it
+    scenes: list[Scene] = []
 
-    def ask(names: Sequence[str]) -> Mapping[str, Answer]:
-        if not names or arguments.foreign:
-            return {}
+    def look() -> Scene:
+        """The host, looked at once, and only where something wants it."""
         if not scenes:
             with run.console.stage("look at this host"):
                 scenes.append(gather(layout))
-        return answers(scenes[0], names)
+        return scenes[0]
 
-    named = arguments.log
-    logs = [_read(path) for path in named] if named else [read(path) for path in of_server(layout)]
-    hide = Redactor(_secrets(layout))
-    diagnosis = diagnose(logs, ask, language=arguments.lang, hide=hide)
-    checks = () if named else failing(layout)
-    status = None if named else Supervisor(layout).status()
+    def ask(names: Sequence[str]) -> Mapping[str, Answer]:
+        return answers(look(), names) if names and not arguments.foreign else {}
+
+    own = not arguments.log
+    logs = [read(path) for path in of_server(layout)] if own else [*map(_read, arguments.log)]
+    diagnosis = diagnose(
+        logs,
+        ask,
+        language=arguments.lang,
+        hide=Redactor(_secrets(layout)),
+        prefix=str(layout.prefix),
+    )
+    checks = failing(look()) if own else ()
+    status = Supervisor(layout).status() if own else None
     code = _status(diagnosis, checks)
     run.console.result(
         diagnosis.as_record() | _record(status, checks) | {"exit_code": int(code)},
@@ -60,16 +67,15 @@ def of_server(layout: Layout) -> tuple[Path, ...]:
     return tuple(path for path in newest if found[path] >= since)
 
 
-def failing(layout: Layout) -> tuple[preflight.Finding, ...]:
-    """What preflight finds wrong with this host; nothing where nothing is installed."""
-    if not placement.installed_releases(layout.prefix):
+def failing(scene: Scene) -> tuple[preflight.Finding, ...]:
+    """What preflight finds wrong with a host; nothing where nothing is installed."""
+    if scene.damage:
+        return (preflight.Finding("installation", STOP, False, scene.damage),)
+    if scene.needs is None:
         return ()
-    try:
-        running = Supervisor(layout).status().running
-        _, findings = readiness.of_installed(layout, running=running)
-    except BundleError as error:
-        damage = preflight.Finding("installation", STOP, False, error.what)
-        return (damage,)
+    # A server of ours that runs holds its port and its memory itself.
+    needs = replace(scene.needs, port=0, memory=0) if scene.running else scene.needs
+    findings = preflight.examine(needs, scene.host, scene.ignored)
     return tuple(one for one in findings if one.stops or one in preflight.warnings(findings))
 
 

@@ -8,19 +8,20 @@ was taken out goes with it, until a program speaks again.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 #: Kinds: why a line, or a part of one, was taken out.
 REQUEST, CONTENT, DEBUG, SHAPE = "request-line", "request-content", "debug-line", "unknown-line"
 
-#: Characters. Of a longer line the rest is left away.
+#: Characters. The rest of a longer line is left away, from a blank on: half a secret is one, too.
 _LONGEST = 16 << 10
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PROCESS = r"(?:\((?P<process>[\w ]{1,40}pid=\d+)\)\s*)*"
+_PROCESS = r"(?:\((?P<process>[\w -]{1,40}pid=\d+)\)\s*)*"
 #: vllm/logging_utils/formatter.py: "INFO 11-30 15:14:13 [config/model.py:555] words", which since
 #: 0.11 may follow "(EngineCore pid=769) "; the first word of a line of several is repeated.
+_PREFIX = re.compile(r"(?:\([\w -]{1,40}pid=\d+\) ?)+")
 _HEADER = re.compile(
     rf"{_PROCESS}(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"(?:\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \[(?P<source>[\w./<>-]{1,80}):\d+\] ?(?P<words>.*)"
@@ -79,6 +80,7 @@ _SHAPES = tuple(
         r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Failure)(?::.*)?$",
         r"/\S+\.py:\d+: \w*Warning: .*",
         r"(?:Fatal Python error|Python runtime state|Current thread|Thread 0x)\b.*",
+        r"  Value error, .*|    For further information visit .*",
         r"(?:[a-z_]\w*\.)+[A-Z]\w+: .*|[A-Z]\w+(?:Compiler|Failed|File): .*",
         # argparse, compilers, linkers, builders, shells.
         r"[\w./+-]+(?::\d+){0,2}: (?:fatal )?error(?::| trying).*",
@@ -99,11 +101,15 @@ _SHAPES = tuple(
         r"(?:Segmentation fault|Illegal instruction|Floating point exception|CUDA [Ee]rror).*",
         r"#?\s*frame #\d+: .*|#\d+ +0x[0-9a-f]+ .*",
         r"\[transformers\] .*|\[(?:W|E|I|bundlectl)\] .*",
-        r"(?:Loading|Capturing|Profiling|Compiling|Downloading)[\w ()=,/.-]*: +\d+%\|.*",
+        r"(?:Loading|Capturing|Profiling|Compiling)[\w ()=,/.-]*: +\d+%(?: Completed )?\|.*",
         r"(?:error|warning|note|  why|  mend|  -)\s?: .*",
     )
 )
-_SOURCE_FOLLOWS = re.compile(r'\s*File "[^"]+", line \d+')
+_SOURCE_FOLLOWS = re.compile(r'\s*File "[^"]+", line \d+|\S+\.py:\d+: \w*Warning: ')
+#: What a server says when it starts, in the first lines of its log, and once it takes requests.
+_STARTS = re.compile(r"non-default args: |vLLM API server version|█ +version \d|^usage: ")
+_SERVES = re.compile(r"Application startup complete|Uvicorn running on|Started server process")
+_BANNER = 50
 #: Uvicorn's line of one request. A path that is none of the server's own may be somebody's words.
 _ACCESS = re.compile(
     r'INFO: +[\w.:\[\]-]+ - "[A-Z]+ (?P<path>[^ "]*)(?P<rest>[^"]*)" \d{3}[A-Za-z -]*$'
@@ -122,62 +128,68 @@ _RESUMES = re.compile(
 
 @dataclass
 class Sieve:
-    """Lets lines pass, and counts by kind what does not. One for each log: it knows the past."""
+    """Lets lines pass, and counts by kind what does not. One for each log: it knows the past.
+
+    Before a server takes requests (`serving`) nobody's words can be in its log: then lines of
+    unknown shape are taken out one by one, and quotes are shown.
+    """
 
     removed: Counter[str] = field(default_factory=Counter)
+    serving: bool = True
     _silenced: bool = False  # a line that was taken out may go on in the next
-    _code: bool = False  # the next line quotes a program's source
+    _code: bool = False  # the line quotes a program's source
+    _before: str = ""
 
     def __call__(self, line: str) -> str | None:
         """The line as it may be shown, without its end; None where it may not."""
-        text = _COLOUR.sub("", line).rstrip()
-        kept = self._judge(text[:_LONGEST])
-        if kept is None:
+        text = bounded(_COLOUR.sub("", line).rstrip())
+        kind = self._judge(text)
+        if kind is not None:
+            if text:
+                self.removed[kind] += 1
+                self._silenced |= self.serving and kind != DEBUG
             return None
-        shown = _without_content(kept)
-        if shown != kept:
+        self.serving |= _SERVES.search(text) is not None
+        if self._code or _SOURCE_FOLLOWS.search(text):
+            return text
+        shown = _without_content(text, self.serving)
+        if shown != text:
             self.removed[CONTENT] += 1
-            self._silenced = True
+            self._silenced |= self.serving
         return shown
 
     def _judge(self, text: str) -> str | None:
-        if not text:
-            return None
+        """Why a line may not be shown; None where it may."""
         header = _HEADER.match(text)
-        words = header["words"] if header else text
+        words = header["words"] if header else _PREFIX.sub("", text)
+        was_source, self._code = _SOURCE_FOLLOWS.match(self._before) is not None, False
+        self._before = words
         if header and header["level"] == "DEBUG":
-            return self._drop(DEBUG)
+            return DEBUG
         if _OF_A_REQUEST.search(words):
-            return self._drop(REQUEST)
-        if header:
-            return self._of_vllm(text, header["source"], words)
-        if self._silenced and not _RESUMES.match(text):
-            return self._drop(SHAPE)
+            return REQUEST
+        if header is None and self._silenced and not _RESUMES.match(words):
+            return SHAPE
         self._silenced = False
-        code, self._code = self._code, bool(_SOURCE_FOLLOWS.match(text))
-        if code and text.startswith("    "):
-            return text
-        bare = re.sub(rf"^{_PROCESS}", "", text)
-        if any(shape.match(bare) for shape in _SHAPES):
-            return text
-        return self._drop(SHAPE)
-
-    def _of_vllm(self, text: str, source: str, words: str) -> str | None:
-        self._silenced = False
-        code, self._code = self._code, bool(_SOURCE_FOLLOWS.match(words))
-        if not _HANDLES_REQUESTS.search(source) or _HARMLESS.match(words) or self._code:
-            return text
-        if (code and words.startswith("    ")) or any(shape.match(words) for shape in _SHAPES[:5]):
-            return text
-        return self._drop(REQUEST)
-
-    def _drop(self, kind: str) -> str | None:
-        self.removed[kind] += 1
-        self._silenced |= kind != DEBUG
-        return None
+        self._code = was_source and words.startswith("  ")
+        known = self._code or any(shape.match(words) for shape in _SHAPES)
+        if header is None:
+            return None if known else SHAPE
+        harmless = not (self.serving and _HANDLES_REQUESTS.search(header["source"]))
+        return None if harmless or known or _HARMLESS.match(words) else REQUEST
 
 
-def _without_content(line: str) -> str:
+def starting(lines: Sequence[str]) -> bool:
+    """Whether the first lines of a log are of a server that starts, not of one that serves."""
+    for line in lines[:_BANNER]:
+        if _OF_A_REQUEST.search(line) or _ACCESS.match(line):
+            return False
+        if _STARTS.search(line):
+            return True
+    return False
+
+
+def _without_content(line: str, serving: bool) -> str:
     access = _ACCESS.fullmatch(line)
     if access:
         path = access["path"].partition("?")[0]
@@ -187,6 +199,8 @@ def _without_content(line: str) -> str:
     found = _FIELD.search(line)
     if found:
         line = f"{line[: found.end()]}[removed:{CONTENT}]"
+    if not serving:
+        return line
     line = _QUOTED.sub(_without_sentence, line)
     return _NUMBERS.sub(f"[removed:{CONTENT}]", line)
 
@@ -194,6 +208,13 @@ def _without_content(line: str) -> str:
 def _without_sentence(quoted: re.Match[str]) -> str:
     words = quoted[0][1:-1].split()
     return f"[removed:{CONTENT}]" if len(words) > 1 else quoted[0]
+
+
+def bounded(line: str) -> str:
+    """A line of no more than some thousand characters; what is cut off starts at a blank."""
+    if len(line) <= _LONGEST:
+        return line
+    return line[: max(0, line.rfind(" ", 0, _LONGEST))]
 
 
 def shown(lines: Iterable[str], sieve: Sieve) -> Iterator[str]:

@@ -31,13 +31,13 @@ _VALUE = (
     r"""|(?P<esc>\\+)(?P<quote>["'])(?:(?!(?<!\\)(?P=esc)(?P=quote)).)*(?:(?P=esc)(?P=quote)|$))"""
     rf"{_BARE}*|{_BARE}+)"
 )
-#: Names of settings, variables, options, headers and JSON fields whose value is a secret. `token`
-#: only at the end of a name: `max_num_batched_tokens` and `eos_token_id` are none.
+#: How names of settings, variables, options, headers and JSON fields end whose value is a secret.
+#: `token` only as the last word: `max_num_batched_tokens` and `eos_token_id` are none.
 _NAME = (
-    r"(?:[\w.-]*(?:pass(?:word|wd|phrase|code)|secret|credential)[\w-]*"
-    r"|[\w.-]*(?:api|access|account|auth|encryption|license|master|private|secret|session|shared"
-    r"|signing)[_-]?key(?:[_-]?id)?|[\w.-]*(?<!eos_)(?<!bos_)(?<!pad_)(?<!unk_)token"
-    r"|[\w.-]*apikey|pwd|pass|session_?id|bearer)"
+    r"(?:(?:pass(?:word|wd|phrase|code)|secret|credential)[\w-]{0,100}"
+    r"|(?:api|access|account|auth|encryption|license|master|private|secret|session|shared"
+    r"|signing)[_-]?key(?:[_-]?id)?|(?<!eos_)(?<!bos_)(?<!pad_)(?<!unk_)token"
+    r"|(?<![a-z])(?:pwd|pass|session_?id|bearer))"
 )
 _UNTOLD = r"(?!\\*[\"']?(?:None|null|True|False|true|false)\b)"
 
@@ -76,9 +76,10 @@ _RULES = (
         re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----[\w\s+/=\\:,-]*"),
     ),
     # RFC 3986, 3.2.1. A password may hold a bare "@" or "/" all the same.
-    _Rule(CREDENTIALS, re.compile(r"""(?P<keep>://)(?!/)[^\s"'<>]*(?=@)""")),
+    _Rule(CREDENTIALS, re.compile(r"""(?P<keep>://)(?!/)[^\s"'<>]{0,1000}(?=@)""")),
     _Rule(
-        QUERY, re.compile(r"""(?P<keep>(?:://|"(?:GET|POST|HEAD|PUT) /)[^\s"'<>?]*\?)[^\s"'<>]+""")
+        QUERY,
+        re.compile(r"""(?P<keep>(?:://|"(?:GET|POST|HEAD|PUT) /)[^\s"'<>?]{0,1000}\?)[^\s"'<>]+"""),
     ),
     # Header lines, in dictionaries too; what follows the scheme's name is the secret.
     _Rule(
@@ -101,7 +102,7 @@ _RULES = (
     _Rule(
         NAMED,
         re.compile(
-            rf"""(?P<keep>(?<![\w.-]){_NAME}[\\"']*(?:\s*[:=]\s*|\s*,\s*(?=\\*["'])))"""
+            rf"""(?P<keep>{_NAME}[\\"']*(?:\s*[:=]\s*|\s*,\s*(?=\\*["'])))"""
             rf"{_UNTOLD}{_VALUE}",
             re.IGNORECASE | re.MULTILINE,
         ),
@@ -109,7 +110,7 @@ _RULES = (
     _Rule(
         NAMED,
         re.compile(
-            rf"(?P<keep>(?<![\w-])(?:--{_NAME}|-u|--user|--proxy-user)(?:\s+|=))"
+            rf"(?P<keep>(?<![\w-])(?:--[\w-]{{0,60}}?{_NAME}|-u|--user|--proxy-user)(?:\s+|=))"
             rf"(?!-){_UNTOLD}{_VALUE}",
             re.IGNORECASE | re.MULTILINE,
         ),

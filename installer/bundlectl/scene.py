@@ -1,6 +1,5 @@
 """What doctor's probes look at: this host and the installation on it. Read once, not judged."""
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -40,6 +39,8 @@ class Scene:
     host: Host
     needs: Needs | None = None  # None where nothing is installed
     installed: Installation | None = None
+    damage: str = ""  # why nothing can be said of what is installed
+    ignored: frozenset[str] = frozenset()  # preflight's checks, at the installation
     running: bool = False  # a server of ours, which holds port and GPU itself
     temporary: FileSystem | None = None
     tools: frozenset[str] = field(default_factory=frozenset)  # programs that a server finds
@@ -48,16 +49,21 @@ class Scene:
 
 def gather(layout: Layout) -> Scene:
     """Look at this host and, where there is one, at the installation. Never fails for its sake."""
-    release = layout.current_release()
-    settings, needs, installed = config.ServeConfig(), None, None
+    # A release whose first start failed is not in service.
+    release = layout.current_release() or _latest(layout)
+    settings, needs, installed, damage = config.ServeConfig(), None, None, ""
+    ignored: frozenset[str] = frozenset()
     environment = layout.environment(release) if release else None
-    with contextlib.suppress(BundleError):
-        settings = config.load(layout.config_file)
-    if environment is not None:
-        with contextlib.suppress(BundleError):
+    try:
+        settings = config.load(layout.config_file) if environment else settings
+        if environment is not None:
             manifest, _ = placement.load_manifest(layout.prefix, release)
             model = readiness.to_serve(layout, release, manifest)
             needs = readiness.needs_of(manifest, settings, model)
+            ignored = readiness.ignored(layout, release)
+    except BundleError as error:
+        damage = error.what
+    if environment is not None:
         installed = _installation(layout, release, environment)
     return Scene(
         host=host.probe(
@@ -69,11 +75,18 @@ def gather(layout: Layout) -> Scene:
         ),
         needs=needs,
         installed=installed,
+        damage=damage,
+        ignored=ignored,
         running=Supervisor(layout).status().running,
         temporary=host.file_system(_TEMPORARY) if _TEMPORARY.is_dir() else None,
         tools=frozenset(_tools(environment)),
         default_route=_default_route(text("/proc/net/route")),
     )
+
+
+def _latest(layout: Layout) -> str:
+    names = placement.installed_releases(layout.prefix)
+    return names[-1] if names else ""
 
 
 def _installation(layout: Layout, release: str, environment: Path) -> Installation:

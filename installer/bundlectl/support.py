@@ -10,7 +10,6 @@ import hashlib
 import os
 import platform
 import pwd
-import re
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from bundlectl import install as installing
-from bundlectl import preflight, supporthost, supportstate
+from bundlectl import preflight, supporthost, supportlogs, supportstate
 from bundlectl.anonymity import HOST, USER, Anonymiser
 from bundlectl.call import Run
 from bundlectl.layout import Layout
@@ -30,8 +29,6 @@ from manifests import __version__
 from manifests.console import size
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
-
-_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 
 Source = Callable[[], Iterable[str]]
 _OPENING = """\
@@ -100,7 +97,7 @@ def collect(run: Run, redactor: Redactor) -> list[Section]:
         ("servers, arguments, history", about(supportstate.servers)),
         ("settings", about(supportstate.settings)),
         ("preflight", lambda: _preflight(run)),
-        ("the doctor's findings", about(supportstate.doctor)),
+        ("the doctor's findings", about(supportlogs.findings)),
         ("the last audit", about(supportstate.audit)),
         ("GPUs", supporthost.gpus),
         ("the machine", supporthost.machine),
@@ -112,8 +109,8 @@ def collect(run: Run, redactor: Redactor) -> list[Section]:
     ]
     sections = [_section(title, source) for title, source in sources]
     layout, count = _layout(run), run.arguments.log_lines
-    for path in supportstate.logs(layout) if layout else ():
-        lines = _section(f"log {path}", partial(supportstate.log, path, count, redactor))
+    for path in supportlogs.logs(layout) if layout else ():
+        lines = _section(f"log {path}", partial(supportlogs.log, path, count, redactor))
         sections.append(Section(lines.title, lines.lines, keep_end=True, failed=lines.failed))
     return sections
 
@@ -203,7 +200,7 @@ def _layout(run: Run) -> Layout | None:
 
 
 def _secrets(layout: Layout | None) -> set[str]:
-    told = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    told = {value for name, value in os.environ.items() if supportstate.SECRET_NAME.search(name)}
     return told | set(supportstate.secrets(layout) if layout else ())
 
 

@@ -1,4 +1,4 @@
-"""What a support file says of the installation: papers, settings, servers, logs.
+"""What a support file says of the installation: papers, settings, servers.
 
 Everything here is read as it lies, since what is damaged is what one wants to see.
 """
@@ -9,21 +9,29 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bundlectl import apikey, auditrecord, config, history, host, loglines, preflight, readiness
+from bundlectl import (
+    apikey,
+    auditrecord,
+    config,
+    history,
+    host,
+    preflight,
+    readiness,
+)
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
-from bundlectl.redaction import Redactor
+from bundlectl.redaction import NAMED, mark
 from manifests import bundle, placement
-from manifests.doctor import logfile
-from manifests.doctor.report import diagnose
 from manifests.errors import BundleError
 from manifests.medium import ArchiveStream, Medium
 from manifests.reader import BundleReader
 
-#: Bytes of a log's end that are looked at, and of any other file.
-_TAIL, _MOST = 4 << 20, 64 << 10
-#: A variable in serve.toml whose value can be told to others: switches and sizes.
-_PLAIN = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?|true|false|on|off|auto|[A-Z][A-Z_]{2,30}", re.I)
+#: Bytes of a small file.
+_MOST = 64 << 10
+#: Values of variables that can be told to others: switches, sizes, names of levels and backends.
+_PLAIN = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?|(?i:true|false|on|off|auto)|[A-Z][A-Z_]{2,30}")
+#: Names of variables whose values can't, whatever they look like.
+SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|PIN\b", re.IGNORECASE)
 
 
 def moment(seconds: float) -> str:
@@ -40,7 +48,12 @@ def secrets(layout: Layout) -> Iterator[str]:
             settings = config.load(one.config_file)
         except BundleError:
             continue
-        yield from (v for v in settings.environment.values() if not _PLAIN.fullmatch(v))
+        yield from (v for n, v in settings.environment.items() if not _plain(n, v))
+
+
+def _plain(name: str, value: str) -> bool:
+    """Whether a variable's value can be told."""
+    return not SECRET_NAME.search(name) and _PLAIN.fullmatch(value) is not None
 
 
 def identity(manifest: bundle.Manifest, digest: str) -> Iterator[str]:
@@ -143,7 +156,7 @@ def settings(layout: Layout) -> Iterator[str]:
             if name != "environment" and value != getattr(usual, name):
                 yield f"  {name} = {value!r}"
         for name, value in sorted(found.environment.items()):
-            told = value if _PLAIN.fullmatch(value) else "[removed:named-secret]"
+            told = value if _plain(name, value) else mark(NAMED)
             yield f"  [environment] {name} = {told}"
         try:
             apikey.read(one.api_key)
@@ -169,42 +182,6 @@ def audit(layout: Layout) -> Iterator[str]:
     last = auditrecord.load(layout)
     yield last.line() or "none was recorded"
     yield from (f"  {finding}" for finding in last.findings)
-
-
-def doctor(layout: Layout) -> Iterator[str]:
-    """The known failures that the logs speak of; where, but not the lines themselves."""
-    diagnosis = diagnose([logfile.read(path) for path in logs(layout)])
-    if not diagnosis.findings:
-        yield "no known failure in the logs"
-    for found in diagnosis.findings:
-        match = found.match
-        yield f"{match.rule.id}: {found.standing}, {match.log}:{match.line}, {match.count} places"
-        yield f"  {match.rule.words(match.values)[0]}"
-
-
-def logs(layout: Layout) -> tuple[Path, ...]:
-    """The logs of all instances, in order."""
-    return tuple(
-        path
-        for one in layout.every()
-        for path in sorted(one.logs.glob("*"))
-        if path.is_file() and not path.is_symlink()
-    )
-
-
-def log(path: Path, count: int, redactor: Redactor) -> Iterator[str]:
-    """The last `count` lines of a log that may be shown; the redactor counts the others too."""
-    with path.open("rb") as handle:
-        length = handle.seek(0, 2)
-        handle.seek(max(0, length - _TAIL))
-        text = handle.read(_TAIL).decode("utf-8", "replace")
-    if length > _TAIL:
-        text = text.partition("\n")[2]  # the first line's beginning is missing, and what it is
-    # Secrets first: what takes out a request's words may leave half a secret.
-    lines = redactor(text).split("\n")
-    kept = list(loglines.shown(lines, loglines.Sieve(redactor.removed)))[-count:]
-    yield f"{length} bytes, last written {moment(path.stat().st_mtime)}"
-    yield from kept
 
 
 def _arguments(pid: int) -> str:

@@ -88,8 +88,10 @@ def read_stream(name: str, raw: BinaryIO, *, head: int = HEAD, tail: int = TAIL)
     kept = _Kept(head, tail)
     notes: list[str] = []
     stream: Any = source if opener is None else opener(source)  # type: ignore[arg-type] # has read()
+    # Of what is cut off, read1 gives the part before the cut.
+    take = getattr(stream, "read1", stream.read)
     try:
-        while data := stream.read(_CHUNK):
+        while data := take(_CHUNK):
             kept.add(data)
     except _BROKEN as error:
         notes.append(f"{name}: the compressed file is damaged or cut ({error})")

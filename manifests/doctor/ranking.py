@@ -33,6 +33,11 @@ class Evidence:
         return self.answer.holds is True
 
     @property
+    def confirms(self) -> bool:
+        """Whether it speaks for the rule, and not for half of all hosts."""
+        return self.agrees and not self.probe.common
+
+    @property
     def contradicts(self) -> bool:
         """Whether it speaks against the rule."""
         return self.answer.holds is False and self.probe.lasting
@@ -85,9 +90,9 @@ def _weigh(match: Match, answers: Mapping[str, Answer]) -> Ranked:
     )
     if match.earlier:
         standing = EARLIER
-    elif any(one.agrees for one in evidence):
+    elif any(one.confirms for one in evidence):
         standing = CONFIRMED
-    elif any(one.contradicts for one in evidence):
+    elif any(one.contradicts for one in evidence) and not any(one.agrees for one in evidence):
         standing = CONTRADICTED
     else:
         standing = POSSIBLE if match.rule.hint else LIKELY

@@ -26,6 +26,8 @@ from manifests.exitcodes import ExitCode
 #: What is told without --all: more than one cause is seldom true at a time.
 _SHOWN = 3
 _UNKNOWN_LINES = 10
+#: Stands for the installation's folder in mends and commands.
+_PREFIX = "PREFIX"
 Hide = Callable[[str], str]
 #: Answers probes by name; on another machine than the log's it answers none.
 Ask = Callable[[Sequence[str]], Mapping[str, Answer]]
@@ -46,6 +48,7 @@ class Diagnosis:
     notes: tuple[str, ...]
     language: str = "en"
     hide: Hide = str  # takes secrets out of a line of a log
+    prefix: str = _PREFIX  # of the installation that mends are about
 
     @property
     def causes(self) -> tuple[Ranked, ...]:
@@ -86,7 +89,7 @@ class Diagnosis:
         }
 
     def _record(self, one: Ranked) -> dict[str, Any]:
-        cause, mend = one.match.rule.words(one.match.values, self.language)
+        cause, mend = self._words(one)
         return {
             "id": one.match.rule.id,
             "standing": one.standing,
@@ -103,7 +106,7 @@ class Diagnosis:
                     "name": item.probe.name,
                     "holds": item.answer.holds,
                     "found": item.answer.found,
-                    "command": item.probe.command,
+                    "command": self._placed(item.probe.command),
                 }
                 for item in one.evidence
             ],
@@ -128,12 +131,12 @@ class Diagnosis:
 
     def _told(self, number: int, one: Ranked) -> list[str]:
         match = one.match
-        cause, mend = match.rule.words(match.values, self.language)
+        cause, mend = self._words(one)
         times = f", {match.count} times" if match.count > 1 else ""
         return [
             f"{number}. {match.rule.id} ({one.standing}): {cause}",
             f"   log:  {match.log}:{match.line}{times}: {self._shown(one)}",
-            *(f"   host: {_weighed(item)}" for item in one.evidence),
+            *(f"   host: {self._weighed(item)}" for item in one.evidence),
             *self._untold(one),
             f"   mend: {mend}",
             f"   source: {match.rule.source}",
@@ -143,12 +146,15 @@ class Diagnosis:
         """What a person can ask the host that wrote the log, where this machine is not it."""
         if one.evidence:
             return []
-        return [f"   look: {probes()[name].command}" for name in one.match.rule.evidence]
+        commands = (probes()[name].command for name in one.match.rule.evidence)
+        return [f"   look: {self._placed(command)}" for command in dict.fromkeys(commands)]
 
     def _brief(self, one: Ranked) -> str:
         reasons = {
             FOLLOWS: f"follows from {one.follows}",
-            CONTRADICTED: "; ".join(_weighed(item) for item in one.evidence if item.contradicts),
+            CONTRADICTED: "; ".join(
+                self._weighed(item) for item in one.evidence if item.contradicts
+            ),
             EARLIER: "in an earlier start; the last one came up",
         }
         why = reasons.get(one.standing, "")
@@ -157,14 +163,23 @@ class Diagnosis:
             f"{one.match.log}:{one.match.line}: {self._shown(one)}"
         )
 
+    def _words(self, one: Ranked) -> tuple[str, str]:
+        values = {name: shown(self.hide(text)) for name, text in one.match.values.items()}
+        cause, mend = one.match.rule.words(values, self.language)
+        return cause, self._placed(mend)
+
+    def _placed(self, text: str) -> str:
+        return text.replace(_PREFIX, self.prefix)
+
+    def _weighed(self, item: Evidence) -> str:
+        verdict = (
+            "agrees" if item.agrees else "contradicts" if item.contradicts else "does not tell"
+        )
+        found = item.answer.found or item.probe.name
+        return f"{verdict}: {found}  [{self._placed(item.probe.command)}]"
+
     def _shown(self, one: Ranked) -> str:
         return shown(self.hide(one.match.text))
-
-
-def _weighed(item: Evidence) -> str:
-    verdict = "agrees" if item.agrees else "contradicts" if item.contradicts else "does not tell"
-    found = item.answer.found or item.probe.name
-    return f"{verdict}: {found}  [{item.probe.command}]"
 
 
 def diagnose(
@@ -174,6 +189,7 @@ def diagnose(
     table: Sequence[Rule] | None = None,
     language: str = "en",
     hide: Hide = str,
+    prefix: str = _PREFIX,
 ) -> Diagnosis:
     """Judge logs, the most telling one first; `ask` answers for the host that wrote them."""
     readers = [Reader(log) for log in logs]
@@ -190,4 +206,5 @@ def diagnose(
         tuple(note for log in logs for note in log.notes),
         language,
         hide,
+        prefix,
     )

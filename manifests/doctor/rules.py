@@ -84,12 +84,13 @@ class Probe:
     """One thing that can be asked of a host; its name is the statement that holds or does not.
 
     `lasting` facts do not change by themselves: where such a one does not hold now, it did not when
-    the log was written.
+    the log was written. `common` ones hold on many hosts that are well.
     """
 
     name: str
     command: str  # with which a person sees the same
     lasting: bool = False
+    common: bool = False
 
 
 @cache

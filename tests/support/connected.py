@@ -78,6 +78,7 @@ def prepared(root: Path) -> Bench:
     with (root / "making").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (root / "made").exists():
+            shutil.rmtree(place.root, ignore_errors=True)  # of one that failed
             workplace(place.root, hostchannel.build(root / "channel").as_uri(), DATED)
             done = run("lock", *made.words(), "--lock", str(made.lock))
             assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scratch import scratch
 from tests.support.small import free_port, install
 from tests.support.variants import manifest_of, variant
 
@@ -57,8 +58,8 @@ def newer_bundle(small_bundle, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def host(small_bundle, tmp_path_factory):
     """An installation that serves."""
-    root = tmp_path_factory.mktemp("host")
-    done = install(small_bundle, "--prefix", str(root / "prefix"), "--port", str(free_port()))
-    assert done.returncode == 0, done.stderr
-    yield root / "prefix"
-    end_servers(root)
+    with scratch(tmp_path_factory, "host") as root:
+        done = install(small_bundle, "--prefix", str(root / "prefix"), "--port", str(free_port()))
+        assert done.returncode == 0, done.stderr
+        yield root / "prefix"
+        end_servers(root)

@@ -19,7 +19,7 @@ def test_what_install_sh_changes_is_told_all_the_same(small_bundle, tmp_path):
     words = ("preflight", "--prefix", str(tmp_path / "h"), "--port", str(free_port()), "--json")
     env = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/nonexistent",
+        "HOME": "/",
         "LD_LIBRARY_PATH": "/secret/cuda/lib64",
         "LANG": "C",
     }

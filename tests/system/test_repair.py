@@ -13,6 +13,7 @@ import pytest
 from manifests import placement
 from manifests.audit import audit
 from manifests.exitcodes import ExitCode
+from tests.support.scratch import scratch
 from tests.support.small import control, free_port, install
 from tests.support.variants import manifest_of
 
@@ -20,11 +21,11 @@ from tests.support.variants import manifest_of
 @pytest.fixture(scope="module")
 def installed(small_bundle, tmp_path_factory):
     """Shared: every test mends what it harms."""
-    prefix = tmp_path_factory.mktemp("installed") / "host"
-    words = ("--prefix", str(prefix), "--no-start", "--port", str(free_port()))
-    done = install(small_bundle, *words)
-    assert done.returncode == 0, done.stderr
-    return prefix
+    with scratch(tmp_path_factory, "installed") as root:
+        words = ("--prefix", str(root / "host"), "--no-start", "--port", str(free_port()))
+        done = install(small_bundle, *words)
+        assert done.returncode == 0, done.stderr
+        yield root / "host"
 
 
 def release(prefix: Path) -> Path:

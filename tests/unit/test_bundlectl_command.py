@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl.command import BUNDLE, FIT, STACK, arguments, served_name, server_command
+from bundlectl.command import (
+    BUNDLE,
+    FIT,
+    STACK,
+    arguments,
+    check_arguments,
+    served_name,
+    server_command,
+)
 from bundlectl.config import ServeConfig
 from manifests.errors import UsageError
 from manifests.stack import named
@@ -88,7 +96,8 @@ def test_a_stack_without_thinking_or_parser():
         (("--default-chat-template-kwargs", "{}"), "thinking"),
         (("--load-format", "dummy"), "random weights"),
         (("--load_format=dummy",), "random weights"),
-        (("--load-f=dummy",), "random weights"),
+        (("--load=dummy",), "random weights"),
+        (("--load-format", "DUMMY"), "random weights"),
         (("--seed", "0", "--load-format", "dummy"), "random weights"),
         (("--dtype", "half"), "set dtype"),
         (("--reasoning-parser=x",), "set reasoning_parser"),
@@ -161,3 +170,8 @@ def test_every_argument_has_a_source():
     assert sources["--reasoning-parser"] == sources["--enforce-eager"] == STACK
     assert sources["--max-model-len"] == FIT
     assert sources["--seed"] == "extra_arguments"
+
+
+def test_the_line_of_a_refused_argument_can_be_told():
+    with pytest.raises(UsageError, match=r"^etc/serve\.toml:7: extra_arguments may not hold"):
+        check_arguments(("--port", "1"), "etc/serve.toml:7")

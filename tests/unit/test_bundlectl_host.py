@@ -48,7 +48,7 @@ def test_this_machine(tmp_path):
 def test_it_is_quick(tmp_path):
     begun = time.monotonic()
     probe(tmp_path)
-    assert time.monotonic() - begun < 2  # 0.05 on an idle machine
+    assert time.monotonic() - begun < 5  # 0.05 on an idle machine
 
 
 def test_the_umask_is_read_and_left(tmp_path):

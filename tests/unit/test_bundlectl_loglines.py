@@ -1,10 +1,13 @@
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundlectl.loglines import CONTENT, DEBUG, REQUEST, SHAPE, Sieve, shown
+from bundlectl.loglines import CONTENT, DEBUG, REQUEST, SHAPE, Sieve, shown, starting
+from manifests.doctor import logfile
+from manifests.doctor.report import diagnose
 
 SECRET = "Zyxw-prompt-4711"
 HEAD = "(APIServer pid=636) INFO 11-30 15:14:13 [entrypoints/logger.py:42] "
@@ -129,3 +132,37 @@ def test_any_line_is_taken_whole_or_in_part_or_not_at_all(text):
 
 def test_kinds_are_named_alike_everywhere():
     assert f"[removed:{CONTENT}]" in sieved("ValueError: prompt='a b'")[0]
+
+
+REAL = sorted((Path(__file__).parents[1] / "data/doctor/real").glob("*.log"))
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_what_is_shown_of_a_failed_start_still_tells_the_cause(path):
+    lines = path.read_text("utf-8").split("\n")
+    kept = "\n".join(shown(lines, Sieve(serving=not starting(lines))))
+    causes = [
+        [found.match.rule.id for found in diagnose([logfile.from_text("log", text)]).causes]
+        for text in ("\n".join(lines), kept)
+    ]
+    assert causes[0]
+    assert causes[1] == causes[0]
+
+
+def test_before_a_server_takes_requests_nothing_is_hushed_up():
+    start = "(APIServer pid=1) INFO 11-30 15:14:13 [a.py:1] non-default args: {}"
+    quote = "KeyError: 'invalid tool call parser: nonsense'"
+    up = "INFO:     Application startup complete."
+    lines = [start, "strange", quote, up, quote, "strange", quote]
+    kept = list(shown(lines, Sieve(serving=not starting(lines))))
+    assert kept == [
+        start, "[1 lines removed]", quote, up, f"KeyError: [removed:{CONTENT}]",
+        "[2 lines removed]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [HEAD + "Received request x: ", PROMPTS["access"], "", "strange"])
+def test_a_log_that_goes_on_from_another_is_one_of_a_server_that_serves(first):
+    assert not starting(
+        [first, TELLING[0], *["x"] * 60, "non-default args: {}"] if first else [TELLING[0]]
+    )

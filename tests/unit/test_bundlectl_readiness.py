@@ -34,10 +34,14 @@ def installed(layout, *others, ignored=(), **changes):
     """A release whose server is to be started; gives its name and its manifest."""
     layout.config_file.write_text(config.render_default())
     release = put(layout, "one", model("a", shape=SMALL), *others, **changes)
-    path = placement.receipt_path(layout.prefix, release)
-    receipt = dataclasses.replace(placement.load_receipt(path), ignored=ignored)
-    path.write_bytes(receipt.dump())
+    ignore(layout, release, *ignored)
     return release, placement.load_manifest(layout.prefix, release)[0]
+
+
+def ignore(layout, release, *names):
+    """Let the receipt say that these checks were ignored."""
+    path = placement.receipt_path(layout.prefix, release)
+    path.write_bytes(dataclasses.replace(placement.load_receipt(path), ignored=names).dump())
 
 
 def start(layout, release, manifest, **settings):
@@ -49,7 +53,7 @@ def test_a_healthy_host_is_not_refused_and_quickly(layout, port):
     release, manifest = installed(layout)
     begun = time.monotonic()
     start(layout, release, manifest, port=port)
-    assert time.monotonic() - begun < 2  # 0.05 on an idle machine
+    assert time.monotonic() - begun < 5  # 0.05 on an idle machine
 
 
 def test_a_port_that_is_taken_refuses_a_start_unless_it_is_ignored(layout):
@@ -60,7 +64,7 @@ def test_a_port_that_is_taken_refuses_a_start_unless_it_is_ignored(layout):
         port = taken.getsockname()[1]
         with pytest.raises(TargetError, match=f"port: 127.0.0.1:{port}: .* by pid {os.getpid()}"):
             start(layout, release, manifest, port=port)
-        release, manifest = installed(layout, ignored=("port",))
+        ignore(layout, release, "port")
         (warning,) = [one for one in start(layout, release, manifest, port=port) if one.ignored]
         assert warning.name == "port"
 
@@ -80,7 +84,7 @@ def test_a_start_asks_for_the_gpus_where_they_are_needed(layout, port):
     release, manifest = installed(layout, **on_gpu())
     with pytest.raises(TargetError, match="gpu: missing: /dev/nvidiactl"):
         start(layout, release, manifest, port=port)
-    release, manifest = installed(layout, ignored=("gpu",), **on_gpu())
+    ignore(layout, release, "gpu")
     start(layout, release, manifest, port=port)
 
 

@@ -21,6 +21,8 @@ extra_arguments = ["--download-dir", "http://karin:{PASSWORD}@files/x"]
 VLLM_LOGGING_LEVEL = "DEBUG"
 INTERNAL_TOKEN = "{PASSWORD}"
 HARMLESS_NAME = "{PASSWORD}"
+WORD = "hunterwords"
+DB_PASSWORD = "48151623"
 """
 
 
@@ -64,8 +66,8 @@ def test_no_planted_secret_and_no_prompt_is_in_it(layout, tmp_path, monkeypatch)
     assert KEY not in text
     assert KEY[:12] not in text
     assert base64.b64encode(KEY.encode()).decode()[:20] not in text
-    assert PASSWORD not in text
-    assert SECRET not in text
+    for secret in (PASSWORD, SECRET, "hunterwords", "48151623"):
+        assert secret not in text
     for name, (_, gone) in SHAPES.items():
         assert gone not in text, name
     for line in PEM.splitlines()[1:-1]:

@@ -23,7 +23,6 @@ from manifests.manual.documents import documents
 from manifests.manual.markup import CODE, HEADING, INLINE, ITEM, PARAGRAPH, Block, is_wide, parse
 from tests.support.small import ROOT
 
-EVERY = [(name, language) for language in topics.LANGUAGES for name in topics.NAMES]
 #: Options of other programs, and what install.sh takes out of the words itself.
 FOREIGN = {
     *("--device", "--gpus", "--ipc", "--shm-size", "--stop-timeout", "--shutdown"),
@@ -93,19 +92,20 @@ def test_both_languages_name_the_same_words_and_topics(name):
     assert named[0] == named[1]
 
 
-@pytest.mark.parametrize(("name", "language"), EVERY)
-def test_no_line_is_wider_than_a_terminal(name, language):
-    for line in text.render(topics.topic(name, language)).splitlines():
-        assert text.columns(line) <= text.WIDTH, line
+@pytest.mark.parametrize("language", topics.LANGUAGES)
+def test_no_line_is_wider_than_a_terminal(language):
+    shown = [text.listing(language), *map(text.render, topics.all_topics(language))]
+    lines = [line for one in shown for line in one.splitlines()]
+    assert [line for line in lines if text.columns(line) > text.WIDTH] == []
 
 
-@pytest.mark.parametrize(("name", "language"), EVERY)
-def test_other_topics_that_are_named_exist(name, language):
-    topic = topics.topic(name, language)
-    for block in (Block(PARAGRAPH, topic.summary), *topic.blocks):
-        for match in INLINE.finditer(block.text):
-            assert not match[2] or match[2] in topics.NAMES
-        assert block.kind == CODE or "[[" not in INLINE.sub("", block.text)
+@pytest.mark.parametrize("language", topics.LANGUAGES)
+def test_other_topics_that_are_named_exist(language):
+    for topic in topics.all_topics(language):
+        for block in (Block(PARAGRAPH, topic.summary), *topic.blocks):
+            for match in INLINE.finditer(block.text):
+                assert not match[2] or match[2] in topics.NAMES
+            assert block.kind == CODE or "[[" not in INLINE.sub("", block.text)
 
 
 def test_no_address_but_the_servers_own():
@@ -148,10 +148,9 @@ def test_every_setting_is_told_with_its_default(language):
 @pytest.mark.parametrize("language", topics.LANGUAGES)
 def test_the_limits_of_settings_are_the_programs(language):
     told = {item.split("`")[1].split(" ")[0]: item for item in blocks("settings", language, ITEM)}
-    for item in fields(ServeConfig):
-        high = item.metadata["high"]
-        if high in (65535, 100):  # the limits that a person runs into
-            assert str(high) in told[item.name]
+    limits = {item.name: item.metadata["high"] for item in fields(ServeConfig)}
+    for name in ("port", "gpu_memory_utilization"):  # those that a person runs into
+        assert str(limits[name]) in told[name]
 
 
 def parsers(found: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -204,7 +203,7 @@ def alternatives(words: list[str]) -> Iterator[list[str]]:
 
 
 def test_every_command_line_is_understood_and_every_command_told():
-    understood, wrong = set(), []
+    reader, understood, wrong = parser(), set(), []
     for line in spoken(topics.ENGLISH):
         if line.count('"') % 2 or "'" in line:
             continue  # a part of a longer line
@@ -213,11 +212,11 @@ def test_every_command_line_is_understood_and_every_command_told():
             continue
         for one in alternatives(words):
             try:
-                understood.add(parser().parse_args(command_first(one)).command)
+                understood.add(reader.parse_args(command_first(one)).command)
             except UsageError as error:
                 wrong.append(f"{line}: {error.what}")
     assert wrong == []
-    assert understood == {name for name, _ in parsers(parser())}
+    assert understood == {name for name, _ in parsers(reader)}
 
 
 def test_every_command_of_the_connected_side_exists():

@@ -50,7 +50,7 @@ def read_account(environ: Mapping[str, str]) -> Account:
         uid=os.geteuid(),
         name=name,
         home=home,
-        home_writable=os.access(home or "/nonexistent", os.W_OK | os.X_OK),
+        home_writable=os.access(home, os.W_OK | os.X_OK),
         umask=int(caller.get("umask", ""), 8) if "umask" in caller else _umask(),
         locale=caller["locale"] if "locale" in caller else locale(environ),
         ends_at_logout=ends_at_logout(Path("/"), name),
