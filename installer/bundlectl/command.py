@@ -15,6 +15,7 @@ _RESERVED = {
     "--model": "the bundle's own model is served",
     "--host": "set host",
     "--port": "set port",
+    "--uds": "the front reaches the server there",
     "--served-model-name": "set served_model_name",
     "--max-model-len": "set max_model_len",
     "--max-num-seqs": "set max_num_seqs",
@@ -42,22 +43,22 @@ def server_command(
     model: Path,
     name: str,
     config: ServeConfig,
+    socket: str,
     sizing: Sequence[str] = (),
     adapters: Sequence[Adapter] = (),
 ) -> list[str]:
     """Program and arguments that serve `model` (an absolute folder) from a conda environment.
 
-    `name` is what requests call the model unless serve.toml says otherwise; `sizing` are the flags
-    about memory that serve.toml leaves open (bundlectl.sizing). The API key is not
-    among the arguments, which everybody can read. Raises UsageError where serve.toml repeats an
-    argument that is set here.
+    It listens on the Unix socket `socket` alone. `name` is what requests call the model unless
+    serve.toml says otherwise; `sizing` are the flags about memory that serve.toml leaves open
+    (bundlectl.sizing). The API key is not among the arguments, which everybody can read. Raises
+    UsageError where serve.toml repeats an argument that is set here.
     """
     check_arguments(config.extra_arguments)
     pairs = [
         ("--model", str(model)),
         ("--served-model-name", served_name(name, config)),
-        ("--host", config.host),
-        ("--port", str(config.port)),
+        ("--uds", socket),
     ]
     if server.reasoning_parser:
         pairs.append(("--reasoning-parser", server.reasoning_parser))

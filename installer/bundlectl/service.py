@@ -2,29 +2,35 @@
 
 import fcntl
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
-from bundlectl import apikey, command, config, environment, host, models, nvidia, preflight
+from bundlectl import apikey, command, config, environment, host, keeping, models, nvidia, preflight
+from bundlectl.api import at_socket
 from bundlectl.command import Adapter, served_name, server_command
+from bundlectl.control import Link, Lost
 from bundlectl.install import write_whole
+from bundlectl.keeper import settings_of
 from bundlectl.layout import Layout
 from bundlectl.measured import size_server
 from bundlectl.models import Installed
-from bundlectl.process import Service, Supervisor
+from bundlectl.process import KEEPER, SLOTS, Service, Supervisor
+from bundlectl.served import Launch
 from bundlectl.smoke import Ready, wait_until_ready
+from bundlectl.sockets import file_name, socket_path
 from bundlectl.unpack import sync
 from manifests import extras, gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.fit.memory import free_share
+from manifests.records import to_data
 
 Waiting = Callable[[float], object]
-#: A second server beside the one in service, for a trial.
-CANDIDATE = "candidate"
 #: Per cent of a GPU's memory with which two servers fit.
 _HALF = 50
+#: Seconds that a keeper gets that doesn't answer any more.
+_KEEPER_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Started:
 
     service: Service
     ready: Ready
-    stopped_first: bool = False  # there was no trial beside the server that ran before
+    stopped_first: bool = False  # the server before was stopped before this one was tried
 
 
 def current(layout: Layout) -> str:
@@ -49,63 +55,180 @@ def current(layout: Layout) -> str:
     return release
 
 
-def start(
+def serving(layout: Layout) -> Service | None:
+    """What is in service: a server runs, and requests get to it."""
+    told = keeping.status(layout)
+    status = Supervisor(layout).status()
+    return status.service if told and told["alive"] and status.running else None
+
+
+def start(layout: Layout, release: str, settings: config.ServeConfig, waiting: Waiting) -> Started:
+    """Start a release's server and wait for one completion; nothing of it is left on failure.
+
+    Raises UsageError where one runs already, TargetError where the port is taken, ServerError.
+    """
+    if running := serving(layout):
+        raise UsageError(
+            f"the server runs already ({running.model} at {running.url})",
+            mend="run: bundlectl restart, or: bundlectl stop",
+        )
+    return activate(layout, release, settings, waiting)
+
+
+def activate(
     layout: Layout,
     release: str,
     settings: config.ServeConfig,
     waiting: Waiting,
-    name: str = "server",
     model: Installed | None = None,
+    *,
+    stop_first: bool = False,
+    again: bool = False,
 ) -> Started:
-    """Start a release's server and wait for one completion; nothing of it is left on failure.
+    """Put a release, and a model of it, into service, only after its server has answered.
 
-    It serves the release's chosen model unless another one is named. Raises UsageError where one
-    runs already, TargetError where the port is taken, ServerError.
+    It serves the release's chosen model unless another one is named. While another server runs, the
+    new one is proved beside it, then gets every new request, and the old one ends once it has
+    answered those that it has. With `stop_first`, and where there is no memory for two, the old one
+    is stopped first, and new requests wait; where the new one fails after that, the old one is
+    started again. What serves already is only asked, or, with `again`, replaced by its like.
     """
-    with launched(layout, release, settings, name, model) as (supervisor, service):
-        return prove(layout, supervisor, service, settings, waiting)
+    with _alone(layout):
+        model = model or models.to_serve(layout, release)
+        check(layout, settings, model)
+        running = serving(layout)
+        same = running and (running.release, running.folders) == (release, model.folders)
+        if running and same and not again:
+            slot = Supervisor(layout)
+            started = prove(
+                layout,
+                running,
+                socket_path(layout, slot.name),
+                slot.log,
+                slot.alive,
+                settings,
+                waiting,
+            )
+            commit(layout, release, model)
+            return started
+        with keeping.conversation(layout, release) as link:
+            _configure(layout, link, settings)
+            place = link.ask("begin")
+            if place["beside"]:
+                stop_first |= not has_room_for_two(layout, release, settings, model)
+            else:
+                stop_first = False
+            with _returning(link):
+                if stop_first:
+                    link.ask("hold")
+                service = _launch(layout, link, place, release, settings, model)
+                started = prove(
+                    layout,
+                    service,
+                    place["socket"],
+                    Path(place["log"]),
+                    lambda: _is_alive(link),
+                    settings,
+                    waiting,
+                )
+                link.ask("swap")
+            commit(layout, release, model)
+            link.ask("retire")
+        return Started(started.service, started.ready, stop_first)
 
 
 def prove(
     layout: Layout,
-    supervisor: Supervisor,
     service: Service,
+    socket: str,
+    log: Path,
+    alive: Callable[[], bool],
     settings: config.ServeConfig,
     waiting: Waiting,
 ) -> Started:
-    """Wait until a server has answered a completion.
+    """Wait until a server has answered a completion on its own socket.
 
     Raises ServerError.
     """
     ready = wait_until_ready(
-        service.url,
+        at_socket(socket),
         apikey.read(layout.api_key),
         service.model,
-        supervisor.alive,
-        supervisor.log,
+        alive,
+        log,
         settings.start_timeout,
         waiting,
     )
     return Started(service, ready)
 
 
-@contextmanager
-def launched(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    name: str = "server",
-    model: Installed | None = None,
-) -> Iterator[tuple[Supervisor, Service]]:
-    """A server's process, started; an error in the block ends the whole process group."""
-    manifest, _ = placement.load_manifest(layout.prefix, release)
-    model = model or models.to_serve(layout, release)
-    models.check_complete(layout, model)
-    supervisor = Supervisor(layout, name)
-    if not supervisor.status().running:
+def stop(layout: Layout, hurry: bool = False) -> bool:
+    """End the server after what it works on, and its keeper; False where nothing ran.
+
+    `hurry` cuts requests off. So does an interrupt while this waits. Raises ServerError where a
+    process does not end.
+    """
+    found = False
+    link = keeping.connect(layout)
+    if link is not None:
+        found = True
+        try:
+            if hurry:
+                link.ask("hurry")
+            _ask_to_stop(layout, link)
+        finally:
+            link.close()
+    # The keeper leaves a moment after its answer. What a killed one has left ends without it.
+    found |= Supervisor(layout, KEEPER).stop(_KEEPER_PATIENCE)
+    for slot in SLOTS:
+        found |= Supervisor(layout, slot).stop(_KEEPER_PATIENCE)
+    return found
+
+
+def _ask_to_stop(layout: Layout, link: Link) -> None:
+    try:
+        link.ask("stop")
+    except Lost:
+        pass
+    except KeyboardInterrupt:
+        stop(layout, hurry=True)
+
+
+def _configure(layout: Layout, link: Link, settings: config.ServeConfig) -> None:
+    if link.ask("status")["listening"] is None:
         probed = host.probe(layout.prefix, settings.host, settings.port)
         needs = preflight.Needs(host=settings.host, port=settings.port)
         preflight.refuse(preflight.examine(needs, probed))
+    link.ask("configure", settings=to_data(settings_of(settings)))
+
+
+def _is_alive(link: Link) -> bool:
+    try:
+        return bool(link.ask("look")["alive"])
+    except (Lost, BundleError):
+        return False
+
+
+def _launch(
+    layout: Layout,
+    link: Link,
+    place: dict[str, str],
+    release: str,
+    settings: config.ServeConfig,
+    model: Installed,
+) -> Service:
+    """Let the keeper start a release's server in a place that it has named."""
+    launch = prepared(layout, release, settings, model, place["slot"])
+    log = Path(place["log"]).name
+    link.ask("launch", slot=place["slot"], log=log, launch=to_data(launch))
+    return launch.service
+
+
+def prepared(
+    layout: Layout, release: str, settings: config.ServeConfig, model: Installed, slot: str
+) -> Launch:
+    """Everything that a release's server is started with."""
+    manifest, _ = placement.load_manifest(layout.prefix, release)
     conda = layout.environment(release)
     folder, *beside = (layout.prefix / place for place in model.folders)
     adapters = [
@@ -119,6 +242,7 @@ def launched(
         folder,
         model.name,
         settings,
+        file_name(slot),
         sizing=sizing.flags,
         adapters=adapters,
     )
@@ -140,50 +264,7 @@ def launched(
         tuple(one.name for one in adapters),
         sizing.reasons,
     )
-    supervisor.start(words, variables, service)
-    try:
-        yield supervisor, service
-    except BaseException:
-        supervisor.stop(settings.stop_timeout)
-        raise
-
-
-def activate(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    waiting: Waiting,
-    model: Installed | None = None,
-    *,
-    stop_first: bool = False,
-) -> Started:
-    """Put a release, and a model of it, into service, only after its server has answered.
-
-    While another server runs, the new one is proved on a side port first; where it fails, the old
-    one was never touched. With `stop_first`, and where there is no memory for two, the old one is
-    stopped first instead. Where the new one fails after that, the old one is started again.
-    """
-    with _alone(layout):
-        model = model or models.to_serve(layout, release)
-        supervisor = Supervisor(layout)
-        status = supervisor.status()
-        running = status.service if status.running else None
-        if running is None:
-            started = start(layout, release, settings, waiting, model=model)
-        elif (running.release, running.folders) == (release, model.folders):
-            started = prove(layout, supervisor, running, settings, waiting)
-        else:
-            check(layout, settings, model)
-            Supervisor(layout, CANDIDATE).stop(0)  # what a killed trial left holds memory
-            stop_first |= not has_room_for_two(layout, release, settings, model)
-            if not stop_first:
-                _try_beside(layout, release, settings, waiting, model)
-            supervisor.stop(settings.stop_timeout)
-            with _returning(layout, running, settings, waiting):
-                started = start(layout, release, settings, waiting, model=model)
-            started = replace(started, stopped_first=stop_first)
-        commit(layout, release, model)
-    return started
+    return Launch(tuple(words), variables, service, settings.start_timeout, settings.stop_timeout)
 
 
 def check(layout: Layout, settings: config.ServeConfig, model: Installed) -> None:
@@ -213,44 +294,22 @@ def has_room_for_two(
     return host.available_memory() >= model.manifest.needs.memory
 
 
-def _try_beside(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    waiting: Waiting,
-    model: Installed,
-) -> None:
-    """Prove a server on a side port, and stop it."""
-    trial = replace(settings, host="127.0.0.1", port=free_port())
-    start(layout, release, trial, waiting, CANDIDATE, model)
-    Supervisor(layout, CANDIDATE).stop(settings.stop_timeout)
-
-
 @contextmanager
-def _returning(
-    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
-) -> Iterator[None]:
-    """Start what served before where the block fails; the error says so."""
+def _returning(link: Link) -> Iterator[None]:
+    """Undo the switch where the block fails; the error says what serves then."""
     try:
         yield
     except BaseException as error:
-        told = f"{before.model} of {before.release} serves again"
         try:
-            _restart(layout, before, settings, waiting)
-        except BundleError as again:
-            if not isinstance(error, BundleError):
-                raise
-            told = f"{before.model} of {before.release} does not start again ({again.what})"
-        if isinstance(error, BundleError):
+            undone = link.ask("abort")
+        except (Lost, BundleError):
+            raise error from None
+        if isinstance(error, BundleError) and undone["displaced"]:
+            told = f"{undone['displaced']} serves again"
+            if undone["problem"]:
+                told = f"{undone['displaced']} does not start again ({undone['problem']})"
             error.why = "; ".join(filter(None, (error.why, told)))
         raise
-
-
-def _restart(
-    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
-) -> None:
-    served = (m for m in models.installed(layout) if m.folders == before.folders)
-    start(layout, before.release, settings, waiting, model=next(served, None))
 
 
 @contextmanager
@@ -286,14 +345,6 @@ def switch(layout: Layout, release: str) -> None:
         sync(layout.prefix)
     except OSError as error:
         raise from_oserror(error, "switching to the release") from error
-
-
-def free_port() -> int:
-    """A port on the loopback address that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def curl_line(layout: Layout, service: Service) -> str:
