@@ -73,6 +73,15 @@ class _Peer:
                     event = await self.receive()
                     count += len(getattr(event, "data", b""))
 
+    async def linger(self) -> None:
+        """Say that nothing follows, and read what still comes, for the same reason."""
+        count = 0
+        with contextlib.suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(_DISCARD):
+                while count < _MOST_DISCARDED and (data := await self._reader.read(_CHUNK)):
+                    count += len(data)
+
     def abort(self) -> None:
         """Cut the connection, so that nobody takes half an answer for a whole one."""
         self._writer.transport.abort()
@@ -156,6 +165,7 @@ class Front:
                 request = await client.receive()
         except h11.RemoteProtocolError as error:
             await _refuse(client, Refusal(error.error_status_hint, "this is not HTTP/1.1"))
+            await client.linger()
             return False
         if not isinstance(request, h11.Request):
             return False

@@ -34,7 +34,7 @@ class Load:
         """Ask on a new connection each time."""
         while not self._ended.is_set():
             with contextlib.closing(self._connection()) as connection:
-                self._count(lambda: self._ask(connection))  # noqa: B023 - called at once
+                self._count(lambda: self._ask(connection))
 
     def stream(self) -> None:
         """Ask for streams on one connection that is kept."""

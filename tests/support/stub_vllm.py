@@ -1,8 +1,9 @@
 """A server small enough for tests of everything around it. Speaks the real one's HTTP interface.
 
-STUB_MODE in its environment makes it fail: dies, hangs, chat-500, silent. So does a line
-`stub: MODE` in the model's README, for tests of one model beside another. A request may ask it to
-be slow: with `"stub_seconds": S` the answer takes so long, as a stream in that many tenths.
+STUB_MODE in its environment makes it fail: dies, hangs, chat-500, silent, engine-dies; in the mode
+`talks` it fills its log. So does a line `stub: MODE` in the model's README, for tests of one model
+beside another. A request may ask it to be slow: with `"stub_seconds": S` the answer takes so long,
+as a stream in that many tenths.
 """
 
 import argparse
@@ -11,12 +12,15 @@ import json
 import os
 import socketserver
 import sys
+import threading
 import time
 from pathlib import Path
 
 #: By thinking; the closed think block makes the prompt longer, as with the real template.
 PROMPT_TOKENS = {True: 20, False: 24}
+TALK = 40_000  # lines
 _PIECE = 0.1  # seconds between two pieces of a slow stream
+_WELL = 2.0  # seconds until what goes wrong while it serves
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -32,7 +36,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/health":
             # Answers at first, so that it gets into service.
-            if self.mode == "silent" and time.monotonic() - self.begun > 3:
+            if self.mode == "silent" and time.monotonic() - self.begun > _WELL:
                 time.sleep(600)
             return self.reply(200, {})
         if self.path == "/metrics":
@@ -99,6 +103,19 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         return request, ("unix", 0)
 
 
+def engine_dies():
+    time.sleep(_WELL)
+    print("ERROR EngineDeadError: EngineCore encountered an issue", file=sys.stderr, flush=True)
+
+
+def talks():
+    for number in range(TALK):
+        sys.stderr.write(f"line {number:>60}\n")
+
+
+LATER = {"engine-dies": engine_dies, "talks": talks}
+
+
 def mode_of(options):
     """What the model's README asks for."""
     try:
@@ -132,6 +149,8 @@ def main():
     Handler.begun = time.monotonic()
     Handler.thinking = json.loads(options.default_chat_template_kwargs).get("enable_thinking", True)
     print("listening", file=sys.stderr, flush=True)
+    if mode in LATER:
+        threading.Thread(target=LATER[mode], daemon=True).start()
     Server(options.uds, Handler).serve_forever()
 
 
