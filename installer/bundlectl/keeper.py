@@ -52,6 +52,7 @@ class _Switch:
     """A change of servers under way, which belongs to one conversation."""
 
     session: object
+    slot: str = ""
     candidate: Server | None = None
     displaced: Server | None = None  # stopped for the candidate's sake; returns if that fails
     done: bool = False
@@ -200,11 +201,11 @@ class Keeper:
         if serving is not None and not serving.alive():
             await self._displace(switch, serving)
             serving = None
-        slot = next(name for name in SLOTS if serving is None or name != serving.slot)
+        free = [name for name in SLOTS if serving is None or name != serving.slot]
+        switch.slot = free[0]
         log = self._layout.logs / (SERVER_LOG if serving is None else CANDIDATE_LOG)
         return {
-            "slot": slot,
-            "socket": socket_path(self._layout, slot),
+            "slot": switch.slot,
             "log": str(log),
             "beside": serving is not None,
         }
@@ -228,7 +229,7 @@ class Keeper:
             self._layout.logs / request["log"], settings.log_size * _MIB, settings.log_count
         )
         launch = from_data(Launch, request["launch"])
-        switch.candidate = Server(self._layout, request["slot"], launch, log, self._sink)
+        switch.candidate = Server(self._layout, switch.slot, launch, log, self._sink)
         await switch.candidate.start()
         return {}
 

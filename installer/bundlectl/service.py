@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bundlectl import apikey, command, config, environment, host, keeping, models, nvidia, preflight
@@ -99,18 +100,10 @@ def activate(
         running = serving(layout)
         same = running and (running.release, running.folders) == (release, model.folders)
         if running and same and not again:
-            slot = Supervisor(layout)
-            started = prove(
-                layout,
-                running,
-                socket_path(layout, slot.name),
-                slot.log,
-                slot.alive,
-                settings,
-                waiting,
-            )
+            server = Supervisor(layout)
+            ready = prove(layout, server.name, running, server.log, server.alive, settings, waiting)
             commit(layout, release, model)
-            return started
+            return Started(running, ready)
         with keeping.conversation(layout, release) as link:
             _configure(layout, link, settings)
             place = link.ask("begin")
@@ -121,37 +114,32 @@ def activate(
             with _returning(link):
                 if stop_first:
                     link.ask("hold")
-                service = _launch(layout, link, place, release, settings, model)
-                started = prove(
-                    layout,
-                    service,
-                    place["socket"],
-                    Path(place["log"]),
-                    lambda: _is_alive(link),
-                    settings,
-                    waiting,
-                )
+                slot, log = place["slot"], Path(place["log"])
+                launch = prepared(layout, release, settings, model, slot)
+                link.ask("launch", log=log.name, launch=to_data(launch))
+                alive = partial(_is_alive, link)
+                ready = prove(layout, slot, launch.service, log, alive, settings, waiting)
                 link.ask("swap")
             commit(layout, release, model)
             link.ask("retire")
-        return Started(started.service, started.ready, stop_first)
+        return Started(launch.service, ready, stop_first)
 
 
 def prove(
     layout: Layout,
+    slot: str,
     service: Service,
-    socket: str,
     log: Path,
     alive: Callable[[], bool],
     settings: config.ServeConfig,
     waiting: Waiting,
-) -> Started:
-    """Wait until a server has answered a completion on its own socket.
+) -> Ready:
+    """Wait until the server in a slot has answered a completion on its own socket.
 
     Raises ServerError.
     """
-    ready = wait_until_ready(
-        at_socket(socket),
+    return wait_until_ready(
+        at_socket(socket_path(layout, slot)),
         apikey.read(layout.api_key),
         service.model,
         alive,
@@ -159,7 +147,6 @@ def prove(
         settings.start_timeout,
         waiting,
     )
-    return Started(service, ready)
 
 
 def stop(layout: Layout, hurry: bool = False) -> bool:
@@ -207,21 +194,6 @@ def _is_alive(link: Link) -> bool:
         return bool(link.ask("look")["alive"])
     except (Lost, BundleError):
         return False
-
-
-def _launch(
-    layout: Layout,
-    link: Link,
-    place: dict[str, str],
-    release: str,
-    settings: config.ServeConfig,
-    model: Installed,
-) -> Service:
-    """Let the keeper start a release's server in a place that it has named."""
-    launch = prepared(layout, release, settings, model, place["slot"])
-    log = Path(place["log"]).name
-    link.ask("launch", slot=place["slot"], log=log, launch=to_data(launch))
-    return launch.service
 
 
 def prepared(

@@ -24,6 +24,10 @@ class Load:
     longest: float = 0.0  # seconds of the slowest answer
     _ended: threading.Event = field(default_factory=threading.Event)
 
+    def end(self) -> None:
+        """Begin no further request."""
+        self._ended.set()
+
     def plain(self) -> None:
         """Ask on one connection that is kept."""
         with contextlib.closing(self._connection()) as connection:
@@ -97,6 +101,6 @@ def load(url: str, key: str, model: str, clients: int = 2, **details) -> Iterato
     try:
         yield found
     finally:
-        found._ended.set()
+        found.end()
         for thread in threads:
             thread.join()

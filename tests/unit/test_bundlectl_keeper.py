@@ -98,7 +98,7 @@ class Host:
             variables = {"VLLM_API_KEY": KEY, "STUB_MODE": mode, "PATH": "/usr/bin:/bin"}
             service = Service("127.0.0.1", self.settings.port, name, "r1")
             launch = Launch(words, variables, service, start_timeout=20, stop_timeout=5)
-            details = {"slot": slot, "log": Path(place["log"]).name, "launch": to_data(launch)}
+            details = {"log": Path(place["log"]).name, "launch": to_data(launch)}
             yield link, place, details
 
     def use(self, name, mode="", hold=False):
@@ -109,7 +109,7 @@ class Host:
                     link.ask("hold")
                 link.ask("launch", **details)
                 smoke.wait_until_ready(
-                    at_socket(place["socket"]),
+                    at_socket(socket_path(self.layout, place["slot"])),
                     KEY,
                     name,
                     lambda: link.ask("look")["alive"],
@@ -264,7 +264,7 @@ def test_an_end_waits_for_requests_and_takes_no_new_one(make):
         asked = threading.Thread(target=stop, args=(host,))
         asked.start()
         until(lambda: host.serves() == 503)
-        clients._ended.set()
+        clients.end()
     asked.join(20)
     assert clients.failures == []
     assert clients.total == 3
@@ -280,7 +280,7 @@ def test_an_end_can_be_hurried(make):
         asked = threading.Thread(target=stop, args=(host,))
         asked.start()
         until(lambda: host.serves() == 503)
-        clients._ended.set()
+        clients.end()
         begun = time.monotonic()
         with host.link() as link:
             link.ask("hurry")
