@@ -43,9 +43,10 @@ def server_command(
     model: Path,
     name: str,
     config: ServeConfig,
-    socket: str,
     sizing: Sequence[str] = (),
     adapters: Sequence[Adapter] = (),
+    *,
+    socket: str,
 ) -> list[str]:
     """Program and arguments that serve `model` (an absolute folder) from a conda environment.
 

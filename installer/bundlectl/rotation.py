@@ -57,6 +57,8 @@ class RotatingLog:
 
     def become(self, path: Path) -> None:
         """Take another name, and rotate away what has it."""
+        if path == self.path:
+            return
         with contextlib.suppress(OSError):
             rotate(path, self._count)
             self.path.replace(path)

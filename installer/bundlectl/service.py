@@ -214,9 +214,9 @@ def prepared(
         folder,
         model.name,
         settings,
-        file_name(slot),
-        sizing=sizing.flags,
-        adapters=adapters,
+        sizing.flags,
+        adapters,
+        socket=file_name(slot),
     )
     environment.prepare(layout)
     variables = environment.server_environment(

@@ -61,7 +61,7 @@ def loaded(prefix):
         (("use", BROKEN), ExitCode.SERVER, FIRST),
         (("use", BROKEN, "--stop-first"), ExitCode.SERVER, FIRST),
     ],
-    ids=" ".join,
+    ids=["use", "restart", "stop first", "a broken one", "a broken one, stop first"],
 )
 def test_no_request_is_lost(host, words, status, model):
     with loaded(host) as clients:

@@ -61,6 +61,8 @@ def test_a_log_takes_the_name_of_another(path):
         "server.log": b"new\nmore\n",
         "server.log.1": b"old\n" + b"last words\n" * 20,
     }
+    new.become(path)  # which it has
+    assert files(path)["server.log"] == b"new\nmore\n"
     new.renew()
     assert files(path)["server.log.1"] == b"new\nmore\n"
     old.close()
