@@ -24,6 +24,7 @@ _BACKLOG = 1024  # connections that wait to be accepted
 _CONNECT = 10.0  # seconds for the server's own socket
 _MOST_DISCARDED = 1 << 20  # bytes of a refused request's body that are read for politeness
 _DISCARD = 5.0  # seconds for that
+_ANSWER = (h11.Response, h11.Data, h11.EndOfMessage)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,19 @@ class _Peer:
             self.http.receive_data(await self._reader.read(_CHUNK))
         return event
 
-    async def send(self, event: Any) -> None:
-        """Send an event; waits while the other end does not read."""
-        data = self.http.send(event)
+    async def receive_all(self) -> list[Any]:
+        """The next event, and those that are there already: a busy stream has many in one read."""
+        events = [await self.receive()]
+        with contextlib.suppress(h11.RemoteProtocolError):  # it is raised again the next time
+            while isinstance(events[-1], h11.Response | h11.Data):
+                if (event := self.http.next_event()) is h11.NEED_DATA:
+                    break
+                events.append(event)
+        return events
+
+    async def send(self, *events: Any) -> None:
+        """Send events; waits while the other end does not read."""
+        data = b"".join(self.http.send(event) or b"" for event in events)
         if data:
             self._writer.write(data)
             await self._writer.drain()
@@ -196,9 +207,11 @@ async def _refuse(client: _Peer, refusal: Refusal) -> None:
     if not client.http.they_are_waiting_for_100_continue:
         await client.discard()
     body = refusal.body()
-    await client.send(h11.Response(status_code=refusal.status, headers=refusal.headers(body)))
-    await client.send(h11.Data(data=body))
-    await client.send(h11.EndOfMessage())
+    await client.send(
+        h11.Response(status_code=refusal.status, headers=refusal.headers(body)),
+        h11.Data(data=body),
+        h11.EndOfMessage(),
+    )
 
 
 async def _relay(client: _Peer, request: h11.Request, socket: str) -> Refusal | None:
@@ -252,26 +265,25 @@ async def _upload(client: _Peer, server: _Peer) -> None:
 
 async def _download(server: _Peer, client: _Peer) -> Refusal | None:
     """Pass an answer back; a refusal where the server broke off before one."""
-    begun = False
     while True:
         try:
-            event = await server.receive()
+            events = await server.receive_all()
         except (OSError, h11.RemoteProtocolError):
-            event = None
-        if isinstance(event, h11.InformationalResponse):
-            continue
-        if not isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
-            if begun:
-                client.abort()
-                return None
-            return Refusal(502, "the server broke off before it answered")
-        if isinstance(event, h11.Response):
-            begun = True
-            event = h11.Response(
-                status_code=event.status_code,
-                reason=event.reason,
-                headers=passed_on(event.headers),
-            )
-        await client.send(event)
-        if isinstance(event, h11.EndOfMessage):
+            events = [h11.ConnectionClosed()]
+        whole = [_back(one) for one in events if isinstance(one, _ANSWER)]
+        await client.send(*whole)
+        if isinstance(events[-1], h11.EndOfMessage):
             return None
+        if isinstance(events[-1], h11.ConnectionClosed):
+            if client.http.our_state is not h11.SEND_BODY:
+                return Refusal(502, "the server broke off before it answered")
+            client.abort()
+            return None
+
+
+def _back(event: Any) -> Any:
+    if not isinstance(event, h11.Response):
+        return event
+    return h11.Response(
+        status_code=event.status_code, reason=event.reason, headers=passed_on(event.headers)
+    )
