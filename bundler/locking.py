@@ -24,6 +24,9 @@ from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
 from wheelhouse.sources import Sources
 from wheelhouse.upgrade import AFRESH, Upgrade
 
+#: What bundlectl imports in every runtime, beside what the stack lists for reading bundles: a stack
+#: of one's own need not know of it.
+_OWN_RUNTIME = ("h11==0.16.0",)
 #: At most 33 bits: eleven octal digits are all that a tar header has.
 _EPOCH = re.compile(r"[0-9]{1,9}|[1-7][0-9]{9}")
 
@@ -157,7 +160,7 @@ def make_lock(
                 tell=notes.append,
             )
             runtime_wheels = lock_requirements(
-                chosen.runtime,
+                tuple(dict.fromkeys((*chosen.runtime, *_OWN_RUNTIME))),
                 date=chosen.resolution_date,
                 python=interpreter / "bin/python",
                 target=target,
@@ -231,6 +234,14 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
         raise UsageError(
             f"{path}: holds no flash-attn, and the request asks for it",
             mend="make another lock with `bundle lock --with-flash-attn` or --flash-attn-wheel",
+        )
+    missing = {text.partition("==")[0] for text in _OWN_RUNTIME}
+    missing -= {wheel.name for wheel in found.runtime_wheels}
+    if missing:
+        raise UsageError(
+            f"{path}: the bundle's runtime lacks {', '.join(sorted(missing))}",
+            why="the lock was made by an earlier version of this program",
+            mend="make another lock with `bundle lock`",
         )
     if not parts.agrees(choice.places, found):
         made = ", ".join(part.source for part in found.parts)

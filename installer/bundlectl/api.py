@@ -2,13 +2,15 @@
 
 import http.client
 import json
-import urllib.error
-import urllib.request
+import socket
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 #: Bytes of an answer that are read; a server that sends more is not the one meant.
 _LONGEST_ANSWER = 16 << 20
+_LONGEST_REFUSAL = 2000  # bytes
+_UNIX = "unix:"
 
 
 class Unreachable(Exception):
@@ -36,16 +38,23 @@ class Answer:
     finish_reason: str = ""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The key must not follow a redirect to another host."""
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP to a Unix socket."""
 
-    def redirect_request(self, *_args: Any, **_named: Any) -> None:
-        """Treat a redirect as the answer."""
-        return
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
-# ProxyHandler({}) takes the place of the one that reads the environment's proxy variables.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+def at_socket(path: str) -> str:
+    """The base of the addresses of a server that listens on a Unix socket."""
+    return _UNIX + path
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Client:
 
         Raises Unreachable, Refused.
         """
-        return self._send(urllib.request.Request(self.base_url + path), timeout)  # noqa: S310 - own URL
+        return self._send("GET", path, None, timeout)
 
     def models(self, timeout: float) -> tuple[str, ...]:
         """Names of the models that are served.
@@ -89,32 +98,34 @@ class Client:
         }
         if thinking is not None:
             body["chat_template_kwargs"] = {"enable_thinking": thinking}
-        request = urllib.request.Request(  # noqa: S310 - own URL
-            f"{self.base_url}/v1/chat/completions",
-            data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        return parse_answer(_json(self._send(request, timeout)))
+        return parse_answer(_json(self._send("POST", "/v1/chat/completions", body, timeout)))
 
-    def _send(self, request: urllib.request.Request, timeout: float) -> bytes:
+    def _send(self, method: str, path: str, body: Any, timeout: float) -> bytes:
+        headers = {"Connection": "close"}
         if self.api_key:
-            request.add_header("Authorization", f"Bearer {self.api_key}")
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection = self._connection(timeout)
         try:
-            with _OPENER.open(request, timeout=timeout) as response:
-                body: bytes = response.read(_LONGEST_ANSWER)
-                return body
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Refused(error.code, _beginning(error)) from None
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            if response.status == http.HTTPStatus.OK:
+                return response.read(_LONGEST_ANSWER)
+            # A redirect is refused like any other answer: the key must not follow it.
+            beginning = response.read(_LONGEST_REFUSAL).decode("utf-8", "replace").strip()
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(str(error)) from None
+        finally:
+            connection.close()
+        raise Refused(response.status, beginning)
 
-
-def _beginning(error: urllib.error.HTTPError) -> str:
-    try:
-        return error.read(2000).decode("utf-8", "replace").strip()
-    except (OSError, http.client.HTTPException):
-        return ""
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        if self.base_url.startswith(_UNIX):
+            return _UnixConnection(self.base_url.removeprefix(_UNIX), timeout)
+        place = urlsplit(self.base_url)
+        return http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
 
 
 def _json(body: bytes) -> Any:

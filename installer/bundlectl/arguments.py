@@ -165,14 +165,15 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--no-start", action="store_true", help="install only")
     for name, about in (
         ("start", "start the release in service and wait for one answer"),
-        ("restart", "stop and start"),
+        ("restart", "start it anew, with the settings of now; no request is lost"),
     ):
         sub = command(name, about)
         sub.add_argument("--foreground", action="store_true", help="stay with the server")
-    command("stop", "end the server and all its processes")
+    command("stop", "end the server and all its processes, once it has answered its requests")
     command("status", "what runs, since when, where")
     sub = command("logs", "the end of the server's log")
     sub.add_argument("--lines", type=_count, default=50, metavar="N", help="how many (default 50)")
+    sub.add_argument("-f", "--follow", action="store_true", help="and what is written from now on")
     sub = command("doctor", "what is wrong with the server: cause, evidence and mend")
     sub.add_argument(
         "--log",

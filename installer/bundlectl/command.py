@@ -16,6 +16,7 @@ _RESERVED = {
     "--model": "the bundle's own model is served",
     "--host": "set host",
     "--port": "set port",
+    "--uds": "the front reaches the server there",
     "--served-model-name": "set served_model_name",
     "--max-model-len": "set max_model_len",
     "--max-num-seqs": "set max_num_seqs",
@@ -63,23 +64,6 @@ class Argument:
     source: str = BUNDLE  # a key of etc/serve.toml; BUNDLE, STACK or FIT otherwise
 
 
-def server_command(
-    environment: Path,
-    server: Server,
-    model: Path,
-    name: str,
-    config: ServeConfig,
-    sizing: Sequence[str] = (),
-    adapters: Sequence[Adapter] = (),
-) -> list[str]:
-    """Program and arguments that serve `model` (an absolute folder) from a conda environment.
-
-    The rest is as in `arguments`. Raises UsageError.
-    """
-    words = flat(arguments(server, model, name, config, sizing, adapters))
-    return [*program(environment / "bin/python", server), *words]
-
-
 def program(python: Path, server: Server) -> list[str]:
     """The server's program, by the Python of its environment.
 
@@ -96,20 +80,22 @@ def arguments(
     config: ServeConfig,
     sizing: Sequence[str] = (),
     adapters: Sequence[Adapter] = (),
+    *,
+    socket: str,
 ) -> tuple[Argument, ...]:
-    """The server's arguments.
+    """The server's arguments, to serve `model` (an absolute folder) on a Unix socket alone.
 
-    `name` is what requests call the model unless serve.toml says otherwise; `sizing` are the flags
-    about memory that serve.toml leaves open (bundlectl.sizing), each with its value. The API key is
-    not among the arguments, which everybody can read. Raises UsageError where serve.toml repeats an
-    argument that is set here, or asks for what the stack's server can't do.
+    `socket` is a file of the folder that the server works in; `name` is what requests call the
+    model unless serve.toml says otherwise; `sizing` are the flags about memory that serve.toml
+    leaves open (bundlectl.sizing), each with its value. The API key is not among the arguments,
+    which everybody can read. Raises UsageError where serve.toml repeats an argument that is set
+    here, or asks for what the stack's server can't do.
     """
     check_arguments(config.extra_arguments)
     found = [
         Argument(("--model", str(model))),
         Argument(("--served-model-name", served_name(name, config)), "served_model_name"),
-        Argument(("--host", config.host), "host"),
-        Argument(("--port", str(config.port)), "port"),
+        Argument(("--uds", socket)),
     ]
     parser = config.reasoning_parser or server.reasoning_parser
     if parser not in ("", NO_PARSER):

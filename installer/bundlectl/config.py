@@ -37,8 +37,11 @@ class ServeConfig:
     port: int = _key(8000, "TCP port.", low=1, high=65535)
     allow_remote: bool = _key(
         False,
-        "Let other machines in. The API key guards /v1 only: /metrics, /docs and /tokenize answer",
-        "everybody who reaches the port, so put a reverse proxy or a firewall before it.",
+        "Let other machines in. They reach /v1, which the API key guards, and /health; everything",
+        "else (/metrics, /docs, /tokenize) answers this machine alone. There is no TLS.",
+    )
+    open_paths: tuple[str, ...] = _key(
+        (), 'Further paths that other machines may ask for, without a key: ["/metrics"]'
     )
     thinking: bool = _key(
         True,
@@ -99,6 +102,26 @@ class ServeConfig:
     stop_timeout: int = _key(
         30, "Seconds that a server gets to end by itself before it is killed.", low=0, high=3600
     )
+    drain_timeout: int = _key(
+        120,
+        "Seconds that requests get to be finished before their server is stopped or replaced.",
+        low=0,
+        high=86400,
+    )
+    hold_timeout: int = _key(
+        300,
+        "Seconds that a request waits while one server is stopped and the next one started.",
+        low=0,
+        high=86400,
+    )
+    health_timeout: int = _key(
+        120,
+        "Seconds without an answer to /health after which the server is restarted; 0: never.",
+        low=0,
+        high=86400,
+    )
+    log_size: int = _key(16, "MiB of the server's log, then a new file is begun.", low=1, high=4096)
+    log_count: int = _key(5, "Files of the server's log that are kept.", low=1, high=100)
     extra_arguments: tuple[str, ...] = _key(
         (), 'More arguments of the server, one string each: ["--seed", "0"]'
     )
@@ -239,7 +262,7 @@ def _check_host(config: ServeConfig, place: str) -> None:
     if not config.loopback and not config.allow_remote:
         raise UsageError(
             f"{place}: host {config.host} lets other machines in",
-            why="the server's /metrics, /docs and /tokenize answer without the API key",
+            why="the API key is then all that keeps them from the model",
             mend='write allow_remote = true to want that, or host = "127.0.0.1"',
         )
 

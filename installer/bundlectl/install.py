@@ -24,7 +24,7 @@ from bundlectl.command import check_arguments
 from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.measured import visible_to
-from bundlectl.process import Supervisor
+from bundlectl.process import KEEPER, Supervisor
 from bundlectl.unpack import StaleStart, Unpacker, sync
 from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, synced, tree
 from manifests.audit.installation import audit_tree, release_entries
@@ -204,8 +204,8 @@ def _there(prefix: Path, path: str) -> int | None:
 
 
 def _port(layout: Layout, options: Options) -> int:
-    """The port that has to be free; none where a server of ours holds one."""
-    if Supervisor(layout).status().running:
+    """The port that has to be free; none where a front of ours holds one."""
+    if Supervisor(layout, KEEPER).status().running:
         return 0
     return _settings(layout, options).port
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundlectl import command, environment
+from bundlectl import command, environment, sockets
 from bundlectl.command import Adapter, Argument
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
@@ -42,9 +42,11 @@ def plan(
     model: Installed,
     sizing: Sizing | None = None,
     api_key: str = "",
+    name: str = "server",
 ) -> Planned:
     """What starts a release with a model; nothing is started, and no GPU is looked at.
 
+    `name` is that of the process, and of the socket that it listens on (bundlectl.sockets).
     Raises UsageError where the settings ask for what can't be had.
     """
     sizing = sizing or Sizing()
@@ -59,7 +61,15 @@ def plan(
         server,
         conda / "bin/python",
         folder,
-        command.arguments(server, folder, model.name, settings, sizing.flags, adapters),
+        command.arguments(
+            server,
+            folder,
+            model.name,
+            settings,
+            sizing.flags,
+            adapters,
+            socket=sockets.file_name(name),
+        ),
         environment.server_environment(
             layout,
             conda,

@@ -12,16 +12,22 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from pathlib import Path
 
 from bundlectl import procfs
 from bundlectl.environment import INSTANCE
 from bundlectl.layout import Layout
+from bundlectl.rotation import open_new, rotate
 from manifests.errors import IntegrityError, ServerError, UsageError, from_oserror
 from manifests.records import from_data, to_data
 
+#: The one in service has one of these names, the next one gets the other.
+SLOTS = ("server-1", "server-2")
+KEEPER = "keeper"
+SERVER_LOG = "server.log"
+_LOGS_KEPT = 5
 _POLL = 0.1  # seconds
 _LOCK_PATIENCE = 10.0  # seconds that another start may take before ours gives up
 _LAST_PATIENCE = 10.0  # seconds that the kernel gets after SIGKILL
@@ -69,23 +75,45 @@ class Status:
     service: Service | None = None
 
 
-class Supervisor:
-    """One named server of an installation; a second name allows a trial beside it."""
+def in_service(layout: Layout) -> str:
+    """The slot of the server that requests go to, or went to last."""
+    with contextlib.suppress(OSError):
+        slot = (layout.run / "in-service").read_text("ascii", "replace").strip()
+        if slot in SLOTS:
+            return slot
+    return SLOTS[0]
 
-    def __init__(self, layout: Layout, name: str = "server") -> None:
+
+def put_in_service(layout: Layout, slot: str) -> None:
+    """Make a slot the one that `in_service` names."""
+    draft = layout.run / "in-service.new"
+    draft.write_text(slot, "ascii")
+    draft.replace(layout.run / "in-service")
+
+
+class Supervisor:
+    """One named process of an installation with its children; by default the server in service."""
+
+    def __init__(self, layout: Layout, name: str = "") -> None:
+        self.name = name = name or in_service(layout)
         self._layout = layout
         self._file = layout.run / f"{name}.json"
         self._lock_file = layout.run / f"{name}.lock"
         self._child: subprocess.Popen[bytes] | None = None
         self._mark = f"{INSTANCE}={self._file}"
-        self.log = layout.logs / f"{name}.log"
+        self.log = layout.logs / (SERVER_LOG if name in SLOTS else f"{name}.log")
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], service: Service
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        service: Service,
+        output: Path | None = None,
     ) -> Record:
-        """Start a server in the background, in a session of its own.
+        """Start a process in the background, in a session of its own.
 
-        Raises UsageError where it runs already, ServerError where the program can't be executed.
+        It writes to `output`, a pipe that has a name, or to a new log. Raises UsageError where it
+        runs already, ServerError where the program can't be executed.
         """
         with self._locked():
             record = self._record()
@@ -96,13 +124,13 @@ class Supervisor:
                 )
             self._end(record, 0)  # what a killed leader, or a killed start, left behind
             marked = {**environment, INSTANCE: str(self._file)}
-            self._child = child = self._spawn(command, marked)
-            # It can't be gone: a child that ended stays a zombie until we ask for its status.
-            leader = procfs.read(child.pid)
-            assert leader is not None
-            record = Record(child.pid, leader.started, procfs.boot_id(), service)
-            self._write(record)
-            return record
+            self._child = self._spawn(command, marked, output)
+            return self._enrol(self._child.pid, service)
+
+    def enrol(self, service: Service) -> None:
+        """Record this very process as the named one."""
+        with self._locked():
+            self._enrol(os.getpid(), service)
 
     def stop(self, patience: float = 30.0) -> bool:
         """End the server and all its processes; False where none ran.
@@ -142,49 +170,16 @@ class Supervisor:
         """Exit status of a server that this object started; None while it runs or if unknown."""
         return None if self._child is None else self._child.poll()
 
-    def attend(
-        self,
-        sink: Callable[[bytes], object],
-        patience: float = 30.0,
-        begin: Callable[[], object] = lambda: None,
-    ) -> int:
-        """Stay with the server that this object started, passing on what it writes to its log.
-
-        `begin` is called first; from there on a signal is an orderly end. Returns when the server
-        has ended: 0 where it ended well or SIGTERM or SIGHUP asked us to end, 130 after SIGINT.
-        Raises ServerError where it ended with another status.
-        """
-        with signals_interrupt(), self.log.open("rb") as log:
-            try:
-                begin()
-                while self.alive():
-                    sink(log.read())
-                    time.sleep(_POLL)
-            except KeyboardInterrupt as interrupt:
-                asked = interrupt.args[0] if interrupt.args else signal.SIGINT
-                self.stop(patience)
-                return 130 if asked == signal.SIGINT else 0
-            finally:
-                sink(log.read())
-        status = self.exit_status()
-        self.stop(0)  # processes that outlived their leader
-        if status:
-            raise ServerError(
-                f"the server ended by itself, {_describe(status)}",
-                why=f"its last words are in {self.log}",
-                mend="read them; then run: bundlectl start",
-            )
-        return 0
-
     def _spawn(
-        self, command: Sequence[str], environment: Mapping[str, str]
+        self, command: Sequence[str], environment: Mapping[str, str], output: Path | None
     ) -> subprocess.Popen[bytes]:
         try:
-            if self.log.exists():
-                self.log.replace(self.log.with_name(self.log.name + ".1"))
-            # Append mode: a tool that empties the log while it is written does no harm.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            log = os.open(self.log, flags, 0o600)
+            if output is None:
+                rotate(self.log, _LOGS_KEPT)
+                handle = open_new(self.log)
+            else:
+                # For reading too: a pipe that has a reader for ever never ends its writer.
+                handle = os.open(output, os.O_RDWR | os.O_NOFOLLOW)
         except OSError as error:
             raise from_oserror(error, "opening the server's log") from error
         try:
@@ -193,8 +188,8 @@ class Supervisor:
                 env=dict(environment),
                 cwd=self._layout.run,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=handle,
+                stderr=handle,
                 start_new_session=True,
                 umask=0o077,
             )
@@ -204,7 +199,15 @@ class Supervisor:
                 mend="run: bundlectl audit, to see what is missing or altered",
             ) from None
         finally:
-            os.close(log)
+            os.close(handle)
+
+    def _enrol(self, pid: int, service: Service) -> Record:
+        # It can't be gone: a child that ended stays a zombie until we ask for its status.
+        leader = procfs.read(pid)
+        assert leader is not None
+        record = Record(pid, leader.started, procfs.boot_id(), service)
+        self._write(record)
+        return record
 
     def _record(self) -> Record | None:
         try:
@@ -238,7 +241,7 @@ class Supervisor:
             for process in procfs.everyone()
             if process.pid != os.getpid()
             and (
-                (leader is not None and process.session == pid)
+                (leader is not None and pid in (process.pid, process.session))
                 or self._mark in procfs.environment(process.pid)
             )
         ]
@@ -330,31 +333,11 @@ def _signal(process: procfs.Process, number: signal.Signals) -> None:
         ) from None
 
 
-def _describe(status: int) -> str:
+def describe(status: int) -> str:
+    """An exit status as people read it."""
     if status >= 0:
         return f"with exit status {status}"
     try:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
-
-
-@contextlib.contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP arrive as KeyboardInterrupt with the signal's number, as SIGINT does.
-
-    For everything that a foreground server must not outlive. Main thread only.
-    """
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        for other in numbers:  # once is enough; a second one must not cut the ending short
-            signal.signal(other, signal.SIG_IGN)
-        raise KeyboardInterrupt(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, interrupt)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)

@@ -1,20 +1,22 @@
 """A start-up rehearsal: the real server and the real kernels, with random weights.
 
 It proves libraries, GPU code and compilers in minutes, and fills the caches of what was compiled.
-Such a server answers with HTTP 200 like any other, so it listens on loopback alone, under a name
-that says what it is, and ends before anybody is told.
+Such a server answers with HTTP 200 like any other, so it listens on a socket of its own, under a
+name that says what it is, and ends before anybody is told.
 """
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bundlectl import apikey, command, environment, locks, measured, planned, startcheck
+from bundlectl.api import at_socket
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
 from bundlectl.models import Installed
 from bundlectl.process import Service, Supervisor
 from bundlectl.smoke import wait_until_ready
+from bundlectl.sockets import socket_path
 from manifests import placement
 
 #: The process among the installation's, and the model in requests.
@@ -47,7 +49,7 @@ def rehearse(
     not come up, TargetError where there is no memory for it now, UsageError where another rehearsal
     or a switch is under way.
     """
-    settings = replace(settings, host="127.0.0.1", port=free_port(), served_model_name=NAME)
+    settings = replace(settings, served_model_name=NAME)
     notes = startcheck.check(layout, release, settings, model)
     busy = "another bundlectl is rehearsing, or putting something into service"
     with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):
@@ -57,17 +59,19 @@ def rehearse(
         folder = layout.prefix / model.folders[0]
         sizing = measured.size_server(layout, release, manifest, folder, settings)
         key = apikey.ensure(layout.api_key)
-        plan = planned.plan(layout, release, settings, model, sizing, key)
+        plan = planned.plan(layout, release, settings, model, sizing, key, PLACE)
         environment.prepare(layout)
         words = [*plan.program, *command.flat(plan.arguments), *_RANDOM]
         names = tuple(one.name for one in model.adapters)
         service = Service(
             settings.host, settings.port, NAME, release, model.folders, names, sizing.reasons
         )
+        listening = socket_path(layout, PLACE)
         try:
+            Path(listening).unlink(missing_ok=True)  # vLLM does not take a name that is taken
             supervisor.start(words, plan.environment, service)
             ready = wait_until_ready(
-                service.url,
+                at_socket(listening),
                 key,
                 NAME,
                 supervisor.alive,
@@ -78,11 +82,3 @@ def rehearse(
         finally:
             supervisor.stop(settings.stop_timeout)
     return Rehearsed(release, model.name, ready.seconds, sizing.reasons, notes)
-
-
-def free_port() -> int:
-    """A port on the loopback address that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

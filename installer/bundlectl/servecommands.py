@@ -1,14 +1,26 @@
 """The commands about the server: start, stop, switch, look, ask."""
 
 import sys
-from collections import deque
+import time
+from typing import Any
 
-from bundlectl import apikey, config, modellist, models, service, smoke, startcheck
+from bundlectl import (
+    apikey,
+    config,
+    following,
+    keep,
+    keeping,
+    modellist,
+    models,
+    service,
+    smoke,
+    startcheck,
+)
 from bundlectl.call import Run, seconds
-from bundlectl.process import Supervisor, signals_interrupt
+from bundlectl.process import Supervisor
 from manifests import placement
 from manifests.console import size
-from manifests.errors import ServerError
+from manifests.errors import ServerError, UsageError
 from manifests.exitcodes import ExitCode
 
 STARTING = "start the server and wait for an answer"
@@ -28,17 +40,13 @@ def start(run: Run) -> int:
 def foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
     """Start a release and stay with its server."""
     layout = run.layout
-    model = models.to_serve(layout, release)
-    with (
-        signals_interrupt(),
-        service.launched(layout, release, settings, model=model) as (supervisor, target),
-    ):
+
+    def begin() -> None:
         with run.console.stage(STARTING, unit="s") as progress:
-            started = service.prove(layout, supervisor, target, settings, seconds(progress))
-        service.commit(layout, release, model)
-        return supervisor.attend(
-            sys.stderr.buffer.write, settings.stop_timeout, lambda: tell(run, started)
-        )
+            started = service.start(layout, release, settings, seconds(progress))
+        tell(run, started)
+
+    return keep.attend(layout, release, sys.stderr.buffer.write, begin)
 
 
 def tell(run: Run, started: service.Started) -> int:
@@ -59,7 +67,7 @@ def tell(run: Run, started: service.Started) -> int:
         f"{started.service.model} answers at {started.service.url} "
         f"(after {started.ready.seconds:.0f} s)\n"
         f"ask it:  {curl}\n"
-        f"manage:  '{run.layout.command}' status | stop | start | restart | logs | audit"
+        f"manage:  {run.layout.spoken} status | stop | start | restart | logs | audit"
     )
     run.console.result(record, text)
     return ExitCode.OK
@@ -88,73 +96,99 @@ def use(run: Run) -> int:
 
 
 def stop(run: Run) -> int:
-    """End the server."""
-    layout = run.layout
-    patience = config.load(layout.config_file).stop_timeout if layout.config_file.exists() else 30
-    Supervisor(layout, service.CANDIDATE).stop(0)  # of a trial that was killed
-    was = Supervisor(layout).stop(patience)
+    """End the server, once it has answered what it works on."""
+    told = keeping.status(run.layout)
+    if told and told["requests"]:
+        run.console.say(f"waits for {told['requests']} requests (Ctrl-C cuts them off)")
+    was = service.stop(run.layout)
     run.console.result({"stopped": was}, "stopped" if was else "nothing was running")
     return ExitCode.OK
 
 
 def restart(run: Run) -> int:
-    """Stop and start."""
+    """Put the release in service into service again, with the settings of now."""
     layout = run.layout
     release, settings = service.current(layout), config.load(layout.config_file)
-    model = models.to_serve(layout, release)
-    service.check(layout, settings, model)
-    startcheck.check(layout, release, settings, model)
-    Supervisor(run.layout, service.CANDIDATE).stop(0)  # of a trial that was killed
-    Supervisor(run.layout).stop(settings.stop_timeout)
-    return start(run)
+    if run.arguments.foreground:
+        model = models.to_serve(layout, release)
+        service.check(layout, settings, model)
+        startcheck.check(layout, release, settings, model)
+        service.stop(layout)
+        return foreground(run, release, settings)
+    with run.console.stage(STARTING, unit="s") as progress:
+        started = service.activate(layout, release, settings, seconds(progress), again=True)
+    return tell(run, started)
 
 
 def status(run: Run) -> int:
-    """Say what runs; status 6 where nothing does."""
+    """Say what runs; status 6 where nothing serves."""
     layout = run.layout
-    status = Supervisor(layout).status()
-    record = {
-        "running": status.running,
+    kept, server = keeping.status(layout), Supervisor(layout).status()
+    serves = bool(kept and kept["alive"] and server.running)
+    record: dict[str, Any] = {
+        "running": serves,
         "release": layout.current_release(),
         "releases": placement.installed_releases(layout.prefix),
+        "front": kept,
     }
-    text = f"not running; release in service: {record['release'] or 'none'}"
-    if status.running and status.service is not None:
+    if serves and server.service is not None:
         record |= {
-            "pid": status.pid,
-            "uptime": status.uptime,
-            "memory": status.memory,
-            "url": status.service.url,
-            "model": status.service.model,
-            "adapters": list(status.service.adapters),
-            "sizing": list(status.service.sizing),
+            "pid": server.pid,
+            "uptime": server.uptime,
+            "memory": server.memory,
+            "url": server.service.url,
+            "model": server.service.model,
+            "adapters": list(server.service.adapters),
+            "sizing": list(server.service.sizing),
         }
-        text = (
-            f"running: {status.service.model} at {status.service.url}, pid {status.pid}, "
-            f"for {status.uptime} s, {status.processes} processes, {size(status.memory)}"
-        )
-    run.console.result(record, text)
-    return ExitCode.OK if status.running else ExitCode.SERVER
+        lines = [
+            f"running: {server.service.model} at {server.service.url}, pid {server.pid}, "
+            f"for {server.uptime} s, {server.processes} processes, {size(server.memory)}"
+        ]
+    else:
+        lines = [f"not running; release in service: {record['release'] or 'none'}"]
+        if server.running and kept is None:
+            lines.append("a server is left whose front was killed: run bundlectl start, or stop")
+    run.console.result(record, "\n".join([*lines, *_of_front(kept)]))
+    return ExitCode.OK if serves else ExitCode.SERVER
+
+
+def _of_front(kept: dict[str, Any] | None) -> list[str]:
+    """What the keeper tells, as lines."""
+    if kept is None:
+        return []
+    place = "{}:{}".format(*kept["listening"]) if kept["listening"] else "no address"
+    lines = [
+        f"front: {kept['state']} at {place}, {kept['requests']} requests under way, "
+        f"{kept['waiting']} waiting; restarts: {kept['restarts']}"
+    ]
+    if failure := kept["failure"]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(failure["when"]))
+        lines.append(f"last failure: {when}: {failure['why']}")
+    if kept["gave_up"]:
+        lines.append("it failed too often and is not started again: bundlectl logs, then start")
+    return lines
 
 
 def logs(run: Run) -> int:
-    """Show the end of the server's log."""
-    log = Supervisor(run.layout).log
-    try:
-        with log.open(errors="replace") as handle:
-            lines = [line.rstrip("\n") for line in deque(handle, run.arguments.lines)]
-    except FileNotFoundError:
-        lines = []
-    run.console.result({"lines": lines}, "\n".join(lines))
+    """Show the end of the server's log, and what comes to it."""
+    log, count = Supervisor(run.layout).log, run.arguments.lines
+    if not run.arguments.follow:
+        lines = following.last_lines(log, count)
+        run.console.result({"lines": lines}, "\n".join(lines))
+        return ExitCode.OK
+    if run.arguments.json:
+        raise UsageError("--follow has no end, and --json is one document", mend="leave one away")
+    for line in following.follow(log, count):
+        run.console.result({}, line.rstrip("\n"))
     return ExitCode.OK
 
 
 def ask(run: Run) -> int:
     """Ask the server one question."""
-    status = Supervisor(run.layout).status()
-    if not status.running or status.service is None:
+    arguments, target = run.arguments, service.serving(run.layout)
+    if target is None:
         raise ServerError("no server is running", mend="run: bundlectl start")
-    arguments, target = run.arguments, status.service
     answer = smoke.ask(
         target.url,
         apikey.read(run.layout.api_key),

@@ -18,26 +18,39 @@ _MOST_LINES = 10
 _LONGEST_LINE = 300  # characters
 
 
+class Words:
+    """Looks for the words of a dead engine in a log that comes in pieces."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next piece."""
+        text = self._rest + data
+        self._rest = text[-64:]  # the words may arrive in two pieces
+        self.found |= _FATAL.search(text) is not None
+
+
 class Watch:
     """Reads a growing log once, looking for the words of a dead engine."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
-        self._rest = b""
+        self._words = Words()
 
     def engine_failed(self) -> bool:
-        """Whether the part written since the last call says so."""
+        """Whether what was written up to now says so."""
         try:
             with self._path.open("rb") as log:
                 log.seek(self._offset)
                 data = log.read()
         except OSError:
-            return False
+            return self._words.found
         self._offset += len(data)
-        text = self._rest + data
-        self._rest = text[-64:]  # the words may arrive in two pieces
-        return _FATAL.search(text) is not None
+        self._words.feed(data)
+        return self._words.found
 
 
 def telling_lines(path: Path, secrets: Iterable[str] = ()) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 """Start, stop and switch the server of an installation."""
 
-import fcntl
-import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from bundlectl import (
     apikey,
@@ -14,28 +13,37 @@ from bundlectl import (
     environment,
     history,
     host,
+    keeping,
+    locks,
     models,
     nvidia,
+    planned,
     readiness,
     startcheck,
 )
-from bundlectl.command import Adapter, served_name, server_command
+from bundlectl.api import at_socket
+from bundlectl.command import served_name
+from bundlectl.control import Link, Lost
 from bundlectl.install import write_whole
+from bundlectl.keeper import settings_of
 from bundlectl.layout import Layout
 from bundlectl.measured import size_server, visible_to
 from bundlectl.models import Installed
-from bundlectl.process import Service, Supervisor
+from bundlectl.process import KEEPER, SLOTS, Service, Supervisor
+from bundlectl.served import Launch
 from bundlectl.smoke import Ready, wait_until_ready
+from bundlectl.sockets import socket_path
 from bundlectl.unpack import sync
-from manifests import extras, gpu, placement
+from manifests import gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.fit.memory import free_share
+from manifests.records import to_data
 
 Waiting = Callable[[float], object]
-#: A second server beside the one in service, for a trial.
-CANDIDATE = "candidate"
 #: Per cent of a GPU's memory with which two servers fit.
 _HALF = 50
+#: Seconds that a keeper gets that doesn't answer any more.
+_KEEPER_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Started:
 
     service: Service
     ready: Ready
-    stopped_first: bool = False  # there was no trial beside the server that ran before
+    stopped_first: bool = False  # the server before was stopped before this one was tried
 
 
 def current(layout: Layout) -> str:
@@ -60,102 +68,24 @@ def current(layout: Layout) -> str:
     return release
 
 
-def start(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    waiting: Waiting,
-    name: str = "server",
-    model: Installed | None = None,
-) -> Started:
+def serving(layout: Layout) -> Service | None:
+    """What is in service: a server runs, and requests get to it."""
+    told = keeping.status(layout)
+    status = Supervisor(layout).status()
+    return status.service if told and told["alive"] and status.running else None
+
+
+def start(layout: Layout, release: str, settings: config.ServeConfig, waiting: Waiting) -> Started:
     """Start a release's server and wait for one completion; nothing of it is left on failure.
 
-    It serves the release's chosen model unless another one is named. Raises UsageError where one
-    runs already, TargetError where the port is taken, ServerError.
+    Raises UsageError where one runs already, TargetError where the port is taken, ServerError.
     """
-    with launched(layout, release, settings, name, model) as (supervisor, service):
-        return prove(layout, supervisor, service, settings, waiting)
-
-
-def prove(
-    layout: Layout,
-    supervisor: Supervisor,
-    service: Service,
-    settings: config.ServeConfig,
-    waiting: Waiting,
-) -> Started:
-    """Wait until a server has answered a completion.
-
-    Raises ServerError.
-    """
-    ready = wait_until_ready(
-        service.url,
-        apikey.read(layout.api_key),
-        service.model,
-        supervisor.alive,
-        supervisor.log,
-        settings.start_timeout,
-        waiting,
-    )
-    return Started(service, ready)
-
-
-@contextmanager
-def launched(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    name: str = "server",
-    model: Installed | None = None,
-) -> Iterator[tuple[Supervisor, Service]]:
-    """A server's process, started; an error in the block ends the whole process group."""
-    manifest, _ = placement.load_manifest(layout.prefix, release)
-    model = model or models.to_serve(layout, release)
-    models.check_complete(layout, model)
-    startcheck.check(layout, release, settings, model)
-    supervisor = Supervisor(layout, name)
-    if not supervisor.status().running:
-        readiness.before_start(layout, release, manifest, settings, model)
-    conda = layout.environment(release)
-    folder, *beside = (layout.prefix / place for place in model.folders)
-    adapters = [
-        Adapter(one.name, place, one.rank)
-        for one, place in zip(model.adapters, beside, strict=True)
-    ]
-    sizing = size_server(layout, release, manifest, folder, settings)
-    words = server_command(
-        conda,
-        manifest.server,
-        folder,
-        model.name,
-        settings,
-        sizing=sizing.flags,
-        adapters=adapters,
-    )
-    environment.prepare(layout)
-    variables = environment.server_environment(
-        layout,
-        conda,
-        {**manifest.server.environment, **sizing.environment, **extras.variables(folder)},
-        settings,
-        os.environ,
-        apikey.ensure(layout.api_key),
-    )
-    service = Service(
-        settings.host,
-        settings.port,
-        served_name(model.name, settings),
-        release,
-        model.folders,
-        tuple(one.name for one in adapters),
-        sizing.reasons,
-    )
-    supervisor.start(words, variables, service)
-    try:
-        yield supervisor, service
-    except BaseException:
-        supervisor.stop(settings.stop_timeout)
-        raise
+    if running := serving(layout):
+        raise UsageError(
+            f"the server runs already ({running.model} at {running.url})",
+            mend="run: bundlectl restart, or: bundlectl stop",
+        )
+    return activate(layout, release, settings, waiting)
 
 
 def activate(
@@ -166,35 +96,143 @@ def activate(
     model: Installed | None = None,
     *,
     stop_first: bool = False,
+    again: bool = False,
 ) -> Started:
     """Put a release, and a model of it, into service, only after its server has answered.
 
-    While another server runs, the new one is proved on a side port first; where it fails, the old
-    one was never touched. With `stop_first`, and where there is no memory for two, the old one is
-    stopped first instead. Where the new one fails after that, the old one is started again.
+    It serves the release's chosen model unless another one is named. While another server runs, the
+    new one is proved beside it, then gets every new request, and the old one ends once it has
+    answered those that it has. With `stop_first`, and where there is no memory for two, the old one
+    is stopped first, and new requests wait; where the new one fails after that, the old one is
+    started again. What serves already is only asked, or, with `again`, replaced by its like.
     """
-    with _alone(layout):
+    busy = "another bundlectl is putting a release or a model into service"
+    with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):
         model = model or models.to_serve(layout, release)
-        supervisor = Supervisor(layout)
-        status = supervisor.status()
-        running = status.service if status.running else None
-        if running is None:
-            started = start(layout, release, settings, waiting, model=model)
-        elif (running.release, running.folders) == (release, model.folders):
-            started = prove(layout, supervisor, running, settings, waiting)
-        else:
-            check(layout, settings, model)
-            startcheck.check(layout, release, settings, model)
-            Supervisor(layout, CANDIDATE).stop(0)  # what a killed trial left holds memory
-            stop_first |= not has_room_for_two(layout, release, settings, model)
-            if not stop_first:
-                _try_beside(layout, release, settings, waiting, model)
-            supervisor.stop(settings.stop_timeout)
-            with _returning(layout, running, settings, waiting):
-                started = start(layout, release, settings, waiting, model=model)
-            started = replace(started, stopped_first=stop_first)
-        commit(layout, release, model)
-    return started
+        check(layout, settings, model)
+        running = serving(layout)
+        same = running and (running.release, running.folders) == (release, model.folders)
+        if running and same and not again:
+            server = Supervisor(layout)
+            ready = prove(layout, server.name, running, server.log, server.alive, settings, waiting)
+            commit(layout, release, model)
+            return Started(running, ready)
+        startcheck.check(layout, release, settings, model)
+        with keeping.conversation(layout, release) as link:
+            _examine(layout, release, settings, model, link)
+            link.ask("configure", settings=to_data(settings_of(settings)))
+            place = link.ask("begin")
+            if place["beside"]:
+                stop_first |= not has_room_for_two(layout, release, settings, model)
+            else:
+                stop_first = False
+            with _returning(link):
+                if stop_first:
+                    link.ask("hold")
+                slot, log = place["slot"], Path(place["log"])
+                launch = prepared(layout, release, settings, model, slot)
+                link.ask("launch", log=log.name, launch=to_data(launch))
+                alive = partial(_is_alive, link)
+                ready = prove(layout, slot, launch.service, log, alive, settings, waiting)
+                link.ask("swap")
+            commit(layout, release, model)
+            link.ask("retire")
+        return Started(launch.service, ready, stop_first)
+
+
+def prove(
+    layout: Layout,
+    slot: str,
+    service: Service,
+    log: Path,
+    alive: Callable[[], bool],
+    settings: config.ServeConfig,
+    waiting: Waiting,
+) -> Ready:
+    """Wait until the server in a slot has answered a completion on its own socket.
+
+    Raises ServerError.
+    """
+    return wait_until_ready(
+        at_socket(socket_path(layout, slot)),
+        apikey.read(layout.api_key),
+        service.model,
+        alive,
+        log,
+        settings.start_timeout,
+        waiting,
+    )
+
+
+def stop(layout: Layout, hurry: bool = False) -> bool:
+    """End the server after what it works on, and its keeper; False where nothing ran.
+
+    `hurry` cuts requests off. So does an interrupt while this waits. Raises ServerError where a
+    process does not end.
+    """
+    found = False
+    link = keeping.connect(layout)
+    if link is not None:
+        found = True
+        try:
+            if hurry:
+                link.ask("hurry")
+            _ask_to_stop(layout, link)
+        finally:
+            link.close()
+    # The keeper leaves a moment after its answer. What a killed one has left ends without it.
+    found |= Supervisor(layout, KEEPER).stop(_KEEPER_PATIENCE)
+    for slot in SLOTS:
+        found |= Supervisor(layout, slot).stop(_KEEPER_PATIENCE)
+    return found
+
+
+def _ask_to_stop(layout: Layout, link: Link) -> None:
+    try:
+        link.ask("stop")
+    except Lost:
+        pass
+    except KeyboardInterrupt:
+        stop(layout, hurry=True)
+
+
+def _examine(
+    layout: Layout, release: str, settings: config.ServeConfig, model: Installed, link: Link
+) -> None:
+    """Refuse a start that can't succeed on this host; the port is ours once the front has it."""
+    if link.ask("status")["listening"] is not None:
+        settings = replace(settings, port=0)
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    readiness.before_start(layout, release, manifest, settings, model)
+
+
+def _is_alive(link: Link) -> bool:
+    try:
+        return bool(link.ask("look")["alive"])
+    except (Lost, BundleError):
+        return False
+
+
+def prepared(
+    layout: Layout, release: str, settings: config.ServeConfig, model: Installed, slot: str
+) -> Launch:
+    """Everything that a release's server is started with."""
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    sizing = size_server(layout, release, manifest, layout.prefix / model.folders[0], settings)
+    key = apikey.ensure(layout.api_key)
+    plan = planned.plan(layout, release, settings, model, sizing, key, slot)
+    environment.prepare(layout)
+    service = Service(
+        settings.host,
+        settings.port,
+        served_name(model.name, settings),
+        release,
+        model.folders,
+        tuple(one.name for one in model.adapters),
+        sizing.reasons,
+    )
+    words = (*plan.program, *plan.words)
+    return Launch(words, plan.environment, service, settings.start_timeout, settings.stop_timeout)
 
 
 def check(layout: Layout, settings: config.ServeConfig, model: Installed) -> None:
@@ -224,58 +262,22 @@ def has_room_for_two(
     return host.available_memory() >= model.manifest.needs.memory
 
 
-def _try_beside(
-    layout: Layout,
-    release: str,
-    settings: config.ServeConfig,
-    waiting: Waiting,
-    model: Installed,
-) -> None:
-    """Prove a server on a side port, and stop it."""
-    trial = replace(settings, host="127.0.0.1", port=free_port())
-    start(layout, release, trial, waiting, CANDIDATE, model)
-    Supervisor(layout, CANDIDATE).stop(settings.stop_timeout)
-
-
 @contextmanager
-def _returning(
-    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
-) -> Iterator[None]:
-    """Start what served before where the block fails; the error says so."""
+def _returning(link: Link) -> Iterator[None]:
+    """Undo the switch where the block fails; the error says what serves then."""
     try:
         yield
     except BaseException as error:
-        told = f"{before.model} of {before.release} serves again"
         try:
-            _restart(layout, before, settings, waiting)
-        except BundleError as again:
-            if not isinstance(error, BundleError):
-                raise
-            told = f"{before.model} of {before.release} does not start again ({again.what})"
-        if isinstance(error, BundleError):
+            undone = link.ask("abort")
+        except (Lost, BundleError):
+            raise error from None
+        if isinstance(error, BundleError) and undone["displaced"]:
+            told = f"{undone['displaced']} serves again"
+            if undone["problem"]:
+                told = f"{undone['displaced']} does not start again ({undone['problem']})"
             error.why = "; ".join(filter(None, (error.why, told)))
         raise
-
-
-def _restart(
-    layout: Layout, before: Service, settings: config.ServeConfig, waiting: Waiting
-) -> None:
-    served = (m for m in models.installed(layout) if m.folders == before.folders)
-    start(layout, before.release, settings, waiting, model=next(served, None))
-
-
-@contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """One switch at a time. Raises UsageError where another is under way."""
-    with layout.switch_lock.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                "another bundlectl is putting a release or a model into service",
-                mend="wait for it, then run the same command again",
-            ) from None
-        yield
 
 
 def commit(layout: Layout, release: str, model: Installed) -> None:
@@ -298,14 +300,6 @@ def switch(layout: Layout, release: str) -> None:
         sync(layout.home)
     except OSError as error:
         raise from_oserror(error, "switching to the release") from error
-
-
-def free_port() -> int:
-    """A port on the loopback address that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def curl_line(layout: Layout, service: Service) -> str:

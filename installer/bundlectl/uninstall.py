@@ -2,17 +2,16 @@
 
 import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bundlectl import (
-    config,
     discard,
     dismantling,
     environment,
     inuse,
     removal,
+    service,
     serviceunit,
 )
 from bundlectl.dismantling import Step, Wish
@@ -22,10 +21,9 @@ from bundlectl.replace import is_folder
 from manifests import placement
 from manifests.bundle import Manifest
 from manifests.console import size
-from manifests.errors import BundleError, UsageError, from_oserror
+from manifests.errors import UsageError, from_oserror
 from manifests.names import printable
 
-_PATIENCE = 30  # seconds for a server to end, where the settings can't say
 _LINGERING = 5  # seconds for programs to end after the server that they waited for
 
 
@@ -166,11 +164,8 @@ def retire(layout: Layout) -> tuple[str, ...]:
     """
     told = serviceunit.remove(layout).told
     if is_folder(layout.run):
-        patience = _PATIENCE
-        with suppress(BundleError):
-            patience = config.load(layout.config_file).stop_timeout
-        Supervisor(layout).stop(patience)
-        for name in inuse.servers(layout):  # on trial, or in rehearsal
+        service.stop(layout)
+        for name in inuse.servers(layout):  # in rehearsal
             Supervisor(layout, name).stop(0)
     short, folder = environment.temporary_folder(layout), layout.cache / "tmp"
     try:

@@ -4,7 +4,7 @@ Keys are those of systemd.unit(5), systemd.service(5), systemd.timer(5), systemd
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from bundlectl import hardening
@@ -60,7 +60,7 @@ def _server(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> 
     devices = [_name(layout, "gpu", "service")] if gpu else []
     target = "default.target" if wish.user else "multi-user.target"
     after = [*devices, *([] if wish.user else ["network.target", "nvidia-persistenced.service"])]
-    grace = asdict(settings).get("drain_timeout", 0) + settings.stop_timeout
+    grace = settings.drain_timeout + settings.stop_timeout
     lines = [
         "[Unit]",
         f"Description=vLLM of {_plain(layout.prefix)} ({layout.called})",

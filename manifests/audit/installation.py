@@ -107,8 +107,7 @@ def _strangers(root: Path, known: set[str]) -> list[Finding]:
         for area in (placement.RELEASES, placement.MODELS)
         if (root / area).is_dir()
         for name in sorted(path.name for path in (root / area).iterdir())
-        if f"{area}/{name}" not in known
-        and not name.endswith((placement.PARTIAL, placement.TRASH))
+        if f"{area}/{name}" not in known and not name.endswith((placement.PARTIAL, placement.TRASH))
     ]
 
 

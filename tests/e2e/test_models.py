@@ -1,6 +1,7 @@
 """The real server with two models and an adapter: what is carried is what answers."""
 
 import json
+import time
 import urllib.request
 
 import pytest
@@ -10,6 +11,7 @@ from bundlectl.layout import Layout
 from bundler import tinymodel
 from manifests.audit import audit
 from tests.support import lora, small
+from tests.support.load import load
 from tests.support.scratch import scratch
 
 pytestmark = pytest.mark.e2e
@@ -71,3 +73,24 @@ def test_models_and_adapter_answer_and_use_switches(host):
     assert {model["id"] for model in asked(host, "/v1/models")["data"]} == {"tiny-two"}
     assert answer(host, "tiny-two") != first
     assert audit(host).intact
+
+
+def test_a_switch_under_load_loses_no_request(host):
+    """The two models under one name, asked without a pause, with and without streams."""
+    settings = host / "etc/serve.toml"
+    settings.write_text(settings.read_text().replace('_model_name = ""', '_model_name = "llm"'))
+    done = small.control(host, "restart")
+    assert done.returncode == 0, done.stderr
+    key, url = apikey.read(Layout(host).api_key), served(host)["url"]
+    messages = [{"role": "user", "content": "Hello"}]
+    for words in (("tiny-qwen3.5",), ("tiny-two", "--stop-first")):
+        with load(url, key, "llm", clients=1, messages=messages, max_tokens=64) as clients:
+            while clients.total < 3:
+                time.sleep(0.1)
+            done = small.control(host, "use", *words)
+            assert done.returncode == 0, done.stderr
+            before = clients.total
+            while clients.total < before + 3 and not clients.failures:
+                time.sleep(0.1)
+        print(f"use {' '.join(words)}: {clients.summary()}")
+        assert clients.failures == []

@@ -1,29 +1,46 @@
 """A server small enough for tests of everything around it. Speaks the real one's HTTP interface.
 
-STUB_MODE in its environment makes it fail: dies, hangs, chat-500. So does a line `stub: MODE` in
-the model's README, for tests of one model beside another; `stub: dies-on PORT` spares other ports.
+STUB_MODE in its environment makes it fail: dies, hangs, chat-500, silent, engine-dies; in the mode
+`talks` it fills its log. So does a line `stub: MODE` in the model's README, for tests of one model
+beside another. A request may ask it to be slow: with `"stub_seconds": S` the answer takes so long,
+as a stream in that many tenths.
 """
 
 import argparse
 import http.server
 import json
 import os
+import socketserver
 import sys
+import threading
 import time
 from pathlib import Path
 
 #: By thinking; the closed think block makes the prompt longer, as with the real template.
 PROMPT_TOKENS = {True: 20, False: 24}
+TALK = 40_000  # lines
+_PIECE = 0.1  # seconds between two pieces of a slow stream
+_WELL = 2.0  # seconds until what goes wrong while it serves
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     thinking = True
     models = ()
     mode = ""
+    begun = 0.0
+
+    def address_string(self):
+        return "unix"
 
     def do_GET(self):
         if self.path == "/health":
+            # Answers at first, so that it gets into service.
+            if self.mode == "silent" and time.monotonic() - self.begun > _WELL:
+                time.sleep(600)
             return self.reply(200, {})
+        if self.path == "/metrics":
+            return self.reply(200, {"vllm:num_requests_running": 0})
         if not self.authorised():
             return self.reply(401, {"error": "Unauthorized"})
         return self.reply(200, {"data": [{"id": name} for name in self.models]})
@@ -34,13 +51,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(401, {"error": "Unauthorized"})
         if self.mode == "chat-500":
             return self.reply(500, {"error": "EngineDeadError"})
-        if body["model"] not in self.models:
+        # The load of a switch is answered whichever model serves.
+        if body["model"] not in (*self.models, "any"):
             return self.reply(404, {"error": f"no model {body['model']}"})
+        seconds = body.get("stub_seconds", 0)
+        if body.get("stream"):
+            return self.stream(int(seconds / _PIECE) + 1)
+        time.sleep(seconds)
         thinking = body.get("chat_template_kwargs", {}).get("enable_thinking", self.thinking)
         message = {"content": None, "reasoning": "Hm."} if thinking else {"content": "Hi"}
         usage = {"prompt_tokens": PROMPT_TOKENS[thinking], "completion_tokens": 1}
         choice = {"message": message, "finish_reason": "stop"}
-        return self.reply(200, {"choices": [choice], "usage": usage})
+        answer = {"choices": [choice], "usage": usage, "model": self.models[0]}
+        return self.reply(200, answer)
+
+    def stream(self, pieces):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(pieces):
+            self.piece(f"data: {number}\n\n")
+            time.sleep(_PIECE if pieces > 1 else 0)
+        self.piece("data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def piece(self, text):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text.encode()))
+        self.wfile.flush()
 
     def authorised(self):
         return self.headers.get("Authorization") == f"Bearer {os.environ['VLLM_API_KEY']}"
@@ -56,6 +94,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def get_request(self):
+        request, _ = super().get_request()
+        return request, ("unix", 0)
+
+
+def engine_dies():
+    time.sleep(_WELL)
+    print("ERROR EngineDeadError: EngineCore encountered an issue", file=sys.stderr, flush=True)
+
+
+def talks():
+    for number in range(TALK):
+        sys.stderr.write(f"line {number:>60}\n")
+
+
+LATER = {"engine-dies": engine_dies, "talks": talks}
+
+
 def mode_of(options):
     """What the model's README asks for."""
     try:
@@ -63,8 +123,7 @@ def mode_of(options):
             asked = [line.split()[1:] for line in card if line.startswith("stub: ")]
     except (OSError, TypeError):
         return None
-    mode, *ports = asked[0] if asked else [None]
-    return "dies" if mode == "dies-on" and str(options.port) in ports else mode
+    return asked[0][0] if asked else None
 
 
 FlexibleArgumentParser = argparse.ArgumentParser
@@ -72,8 +131,7 @@ FlexibleArgumentParser = argparse.ArgumentParser
 
 def make_arg_parser(parser):
     """The module offers its parser as vLLM's does, for a check of arguments without a server."""
-    parser.add_argument("--host")
-    parser.add_argument("--port", type=int)
+    parser.add_argument("--uds", required=True)
     parser.add_argument("--served-model-name")
     parser.add_argument("--default-chat-template-kwargs", default="{}")
     parser.add_argument("--model")
@@ -104,9 +162,12 @@ def main():
         Path(adapter["path"], "adapter_config.json").read_text()
     Handler.models = (options.served_model_name, *(adapter["name"] for adapter in adapters))
     Handler.mode = mode
+    Handler.begun = time.monotonic()
     Handler.thinking = json.loads(options.default_chat_template_kwargs).get("enable_thinking", True)
     print("listening", *sys.argv[1:], file=sys.stderr, flush=True)
-    http.server.ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
+    if mode in LATER:
+        threading.Thread(target=LATER[mode], daemon=True).start()
+    Server(options.uds, Handler).serve_forever()
 
 
 if __name__ == "__main__":

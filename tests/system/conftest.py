@@ -1,5 +1,6 @@
 """Places to install to, and installations that several tests share. No server outlives them."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,23 +14,35 @@ from tests.support.small import free_port, install
 from tests.support.variants import manifest_of, variant
 
 
-def servers(prefix: Path) -> list[int]:
-    """Processes of the servers installed below a folder, by the mark that each of them carries."""
+def marked(prefix: Path) -> dict[int, str]:
+    """Processes of the installations below a folder: what each of them is, by its mark."""
     mark = b"BUNDLECTL_INSTANCE=" + os.fsencode(prefix)
-    found = []
+    found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             variables = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(item.startswith(mark) for item in variables):
-            found.append(int(folder.name))
+        for item in variables:
+            if item.startswith(mark):
+                found[int(folder.name)] = Path(os.fsdecode(item)).stem
     return found
 
 
+def servers(prefix: Path) -> list[int]:
+    """Processes of the servers installed below a folder."""
+    return [pid for pid, name in marked(prefix).items() if name.startswith("server")]
+
+
+def keepers(prefix: Path) -> list[int]:
+    """Processes that keep them."""
+    return [pid for pid, name in marked(prefix).items() if name == "keeper"]
+
+
 def end_servers(prefix: Path) -> None:
-    for pid in servers(prefix):
-        os.kill(pid, signal.SIGKILL)
+    for pid in (*keepers(prefix), *servers(prefix)):  # else they are started again
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

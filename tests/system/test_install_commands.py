@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -187,7 +188,7 @@ def test_foreground(host, small_bundle, number, status, way):
         child.wait()
 
 
-def test_foreground_tells_of_a_server_that_ends_by_itself(host):
+def test_foreground_starts_a_server_again_that_ends_by_itself(host):
     child = subprocess.Popen(
         [str(host / "bin/bundlectl"), "start", "--foreground"],
         env={"PATH": "/usr/bin:/bin"},
@@ -198,8 +199,33 @@ def test_foreground_tells_of_a_server_that_ends_by_itself(host):
     try:
         assert "answers at" in child.stdout.readline()
         os.kill(servers(host)[0], signal.SIGKILL)
-        _, told = child.communicate(timeout=60)
+        while "serves again" not in (line := child.stderr.readline()):
+            assert line, "it has ended"
+        assert control(host, "ask", "Hello").returncode == 0
+        assert control(host, "stop").returncode == 0
+        child.communicate(timeout=60)
     finally:
         child.kill() if child.poll() is None else None
-    assert child.returncode == ExitCode.SERVER
-    assert "killed by SIGKILL" in told
+    assert child.returncode == 0
+    assert servers(host) == []
+
+
+def test_the_service_manager_is_told(host, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        child = subprocess.Popen(
+            [str(host / "bin/bundlectl"), "start", "--foreground"],
+            env={"PATH": "/usr/bin:/bin", "NOTIFY_SOCKET": str(tmp_path / "notify")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert manager.recv(100) == b"READY=1"
+            assert control(host, "ask", "Hello").returncode == 0
+            child.terminate()
+            assert manager.recv(100) == b"STOPPING=1"
+            assert child.wait(60) == 0
+        finally:
+            child.kill() if child.poll() is None else None
+            child.wait()

@@ -3,7 +3,9 @@
 import contextlib
 import fcntl
 import json
+import os
 import re
+import signal
 import socket
 import time
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from manifests.exitcodes import ExitCode
 from tests.support.small import control, free_port, install
 from tests.support.variants import broken_server
-from tests.system.conftest import end_servers, servers
+from tests.system.conftest import end_servers, keepers, servers
 
 MODES = {"dies": "the stub was told to die", "hangs": "EngineCore failed", "chat-500": "HTTP 500"}
 
@@ -134,11 +136,36 @@ def test_a_port_taken_by_somebody_else_later(installed, small_bundle):
     assert servers(installed) == []
 
 
-def test_a_killed_server_is_started_again(host):
-    end_servers(host)
-    deadline = time.monotonic() + 10
-    while servers(host) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert control(host, "status").returncode == ExitCode.SERVER
-    assert control(host, "ask", "Hello").returncode == ExitCode.SERVER
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def told(prefix):
+    return json.loads(control(prefix, "status", "--json").stdout)
+
+
+def test_a_killed_server_is_started_again_by_its_keeper(host):
+    (before,) = servers(host)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: told(host)["running"] and servers(host) != [before])
+    status = control(host, "status").stdout
+    assert "restarts: 1" in status
+    assert "killed by SIGKILL" in status
+    assert control(host, "ask", "Hello").returncode == 0
+
+
+def test_a_killed_keeper_leaves_nothing_that_nobody_tells_of(host):
+    for command in ("start", "stop"):
+        os.kill(keepers(host)[0], signal.SIGKILL)
+        until(lambda: not keepers(host))
+        assert len(servers(host)) == 1
+        status = control(host, "status")
+        assert status.returncode == ExitCode.SERVER
+        assert "a server is left whose front was killed" in status.stdout
+        assert control(host, "ask", "Hello").returncode == ExitCode.SERVER
+        assert control(host, command).returncode == 0
+        assert len(servers(host)) == len(keepers(host)) == (command == "start")
     assert control(host, "start").returncode == 0

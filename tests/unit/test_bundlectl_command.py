@@ -10,8 +10,9 @@ from bundlectl.command import (
     STACK,
     arguments,
     check_arguments,
+    flat,
+    program,
     served_name,
-    server_command,
 )
 from bundlectl.config import ServeConfig
 from manifests.errors import UsageError
@@ -23,7 +24,8 @@ MODEL = Path("/opt/my bundle/models/tiny@abc")
 
 
 def command(config=None, server=SERVER):
-    return server_command(ENVIRONMENT, server, MODEL, "tiny", config or ServeConfig())
+    found = arguments(server, MODEL, "tiny", config or ServeConfig(), socket="a.sock")
+    return [*program(ENVIRONMENT / "bin/python", server), *flat(found)]
 
 
 def value(words, option):
@@ -36,7 +38,8 @@ def test_program_and_model():
     assert words[:4] == [f"{ENVIRONMENT}/bin/python", "-s", "-m", SERVER.module]
     assert value(words, "--model") == str(MODEL)
     assert value(words, "--served-model-name") == "tiny"
-    assert (value(words, "--host"), value(words, "--port")) == ("127.0.0.1", "8000")
+    assert value(words, "--uds") == "a.sock"
+    assert not {"--host", "--port"} & set(words)  # those are the front's
     assert value(words, "--reasoning-parser") == "qwen3"
     assert "--enforce-eager" in words
     assert not {"--api-key", "--max-model-len", "--max-num-seqs"} & set(words)
@@ -61,7 +64,6 @@ def test_settings_reach_the_server():
         extra_arguments=("--seed", "0"),
     )
     words = command(config)
-    assert (value(words, "--host"), value(words, "--port")) == ("::1", "9000")
     assert value(words, "--served-model-name") == served_name("tiny", config) == "qwen"
     assert (value(words, "--max-model-len"), value(words, "--max-num-seqs")) == ("4096", "8")
     assert value(words, "--tensor-parallel-size") == "2"
@@ -72,7 +74,7 @@ def test_settings_reach_the_server():
 def test_what_was_chosen_about_memory_stands_before_what_the_operator_adds():
     sizing = ("--max-model-len", "8192")
     config = ServeConfig(extra_arguments=("--seed", "0"))
-    words = server_command(ENVIRONMENT, SERVER, MODEL, "tiny", config, sizing)
+    words = flat(arguments(SERVER, MODEL, "tiny", config, sizing, socket="a.sock"))
     assert value(words, "--max-model-len") == "8192"
     assert words.index("--max-model-len") < words.index("--seed")
 
@@ -90,6 +92,7 @@ def test_a_stack_without_thinking_or_parser():
         (("--api-k", "secret"), "--api-key"),  # argparse accepts beginnings
         (("--api_key", "secret"), "--api-key"),  # vLLM's parser accepts underscores
         (("--port", "1"), "--port"),
+        (("--uds", "/tmp/s"), "--uds"),
         (("--tensor-parallel-size", "2"), "set tensor_parallel_size"),
         (("--gpu-mem=0.9",), "set gpu_memory_utilization"),
         (("--model=x",), "--model"),
@@ -163,10 +166,10 @@ def test_dtype_is_said_where_it_was_decided():
 
 def test_every_argument_has_a_source():
     config = ServeConfig(port=9000, dtype="half", extra_arguments=("--seed", "0"))
-    found = arguments(SERVER, MODEL, "tiny", config, ("--max-model-len", "8192"))
+    sizing = ("--max-model-len", "8192")
+    found = arguments(SERVER, MODEL, "tiny", config, sizing, socket="a.sock")
     sources = {one.words[0]: one.source for one in found}
     assert sources["--model"] == BUNDLE
-    assert sources["--port"] == "port"
     assert sources["--reasoning-parser"] == sources["--enforce-eager"] == STACK
     assert sources["--max-model-len"] == FIT
     assert sources["--seed"] == "extra_arguments"

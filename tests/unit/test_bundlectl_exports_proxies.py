@@ -20,7 +20,7 @@ from bundlectl import exports
 from bundlectl.config import ServeConfig
 from bundlectl.exports import Public
 from bundlectl.layout import Layout
-from bundlectl.service import free_port
+from tests.support.small import free_port
 
 _PATH = f"{os.environ['PATH']}:/usr/sbin"
 _NGINX = """\

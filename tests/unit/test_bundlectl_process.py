@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from bundlectl import procfs
 from bundlectl.layout import Layout
-from bundlectl.process import Service, Supervisor
+from bundlectl.process import SLOTS, Service, Supervisor, in_service, put_in_service
 from manifests.errors import ServerError, UsageError
+from tests.support.small import environment
 
 STUB = Path(__file__).with_name("stub_server.py")
 KEY = "0123456789abcdef0123"
@@ -165,7 +166,7 @@ def test_children_of_a_killed_leader_are_ended_by_the_next_start(supervisor, lay
 
 def test_a_server_whose_record_was_never_written_is_found(supervisor, layout):
     start(supervisor, "mute")
-    (layout.run / "server.json").write_text("{ half")
+    (layout.run / "server-1.json").write_text("{ half")
     assert not Supervisor(layout).alive()
     assert Supervisor(layout).stop(0.3) is True
     assert ours(layout) == []
@@ -178,7 +179,7 @@ def test_a_process_that_got_the_servers_old_pid_is_never_touched(supervisor, lay
         real = procfs.read(stranger.pid)
         service = {"host": "127.0.0.1", "port": 1, "model": "m", "release": "r"}
         record = {"pid": stranger.pid, "started": real.started, "boot": procfs.boot_id()}
-        path = layout.run / "server.json"
+        path = layout.run / "server-1.json"
         path.write_text(json.dumps(record | change | {"service": service}))
         assert not supervisor.status().running
         assert not supervisor.alive()
@@ -222,45 +223,6 @@ def test_a_program_that_cannot_be_started(supervisor, layout):
         supervisor.start(["/nowhere/python"], {}, Service("127.0.0.1", 1, "m", "r"))
     assert "audit" in caught.value.mend
     assert supervisor.stop() is False
-
-
-def test_attend_passes_the_log_on_and_maps_a_good_end(supervisor):
-    record = start(supervisor)
-    until(lambda: b"listening" in supervisor.log.read_bytes())
-    timer = threading.Timer(0.5, os.kill, (record.pid, signal.SIGTERM))
-    timer.start()
-    seen = bytearray()
-    assert supervisor.attend(seen.extend) == 0
-    assert bytes(seen) == b"listening\nended well\n"
-
-
-def test_attend_tells_of_a_bad_end(supervisor, layout):
-    start(supervisor, "dies")
-    with pytest.raises(ServerError, match="exit status 3"):
-        supervisor.attend(lambda data: None)
-
-
-def test_attend_tells_of_a_killed_server_and_leaves_no_orphan(supervisor, layout):
-    record = start(supervisor, "family")
-    until(lambda: supervisor.log.read_bytes().count(b"child") == 2)
-    os.kill(record.pid, signal.SIGKILL)
-    with pytest.raises(ServerError, match="SIGKILL"):
-        supervisor.attend(lambda data: None)
-    assert ours(layout) == []
-
-
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)]
-)
-def test_a_signal_to_the_foreground_ends_the_server(supervisor, layout, number, status):
-    start(supervisor, "family")
-    until(lambda: supervisor.log.read_bytes().count(b"child") == 2)
-    before = signal.getsignal(number)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
-    timer.start()
-    assert supervisor.attend(lambda data: None, patience=0.6) == status
-    assert signal.getsignal(number) is before
-    assert ours(layout) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another account")
@@ -315,12 +277,45 @@ def test_our_own_process_is_known():
     assert 0 < procfs.uptime(me) < 3600 * 24
 
 
-def test_a_signal_from_the_first_word_on_is_an_orderly_end(supervisor, layout):
-    """Whoever reads that the server answers may end it at once."""
-    start(supervisor)
+def test_what_writes_to_a_pipe_outlives_its_reader(supervisor, layout):
+    """The keeper that reads may be killed: the server must not end by SIGPIPE."""
+    pipe = layout.run / "server-1.pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    code = "import time\nwhile True: print('x', flush=True); time.sleep(0.01)"
+    service = Service("127.0.0.1", 1, "m", "r")
+    supervisor.start([sys.executable, "-c", code], ENVIRONMENT, service, pipe)
+    assert os.read(reader, 2) == b"x\n"
+    os.close(reader)
+    time.sleep(0.2)
+    assert supervisor.alive()
 
-    def begin():
-        os.kill(os.getpid(), signal.SIGTERM)
 
-    assert supervisor.attend(lambda data: None, begin=begin) == 0
-    assert ours(layout) == []
+def test_the_slot_in_service_is_the_default(layout):
+    assert in_service(layout) == SLOTS[0]
+    put_in_service(layout, SLOTS[1])
+    assert Supervisor(layout).name == in_service(layout) == SLOTS[1]
+    (layout.run / "in-service").write_text("nonsense")
+    assert Supervisor(layout).name == SLOTS[0]
+
+
+def test_a_process_enrols_itself(layout):
+    """A keeper in the foreground: in a session that is not its own."""
+    code = (
+        "import sys, time; from pathlib import Path; from bundlectl.layout import Layout; "
+        "from bundlectl.process import Service, Supervisor; "
+        "Supervisor(Layout(Path(sys.argv[1])), 'keeper').enrol(Service('', 0, '', 'r')); "
+        "print('here', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(layout.prefix)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout.readline() == b"here\n"
+    keeper = Supervisor(layout, "keeper")
+    assert keeper.status().pid == child.pid
+    threading.Thread(target=child.wait).start()
+    assert keeper.stop(5) is True
+    assert child.wait() == -signal.SIGTERM
+    child.stdout.close()

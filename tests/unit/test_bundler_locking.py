@@ -26,7 +26,7 @@ LOCK = Lock(
     conda=(),
     runtime_conda=(),
     wheels=(WHEEL,),
-    runtime_wheels=(),
+    runtime_wheels=(Wheel("h11", "0.16.0", "h11.whl", "https://example.org/h", "0" * 64),),
     model=Model("m", "hf:Org/Name", "c" * 40, ()),
 )
 
@@ -137,6 +137,12 @@ def test_b11_a_lock_of_another_architecture(follow):
     with pytest.raises(UsageError) as caught:
         follow(arm)
     assert "was made for aarch64, the target is x86_64" in caught.value.what
+
+
+def test_a_lock_whose_runtime_can_not_run_this_program(follow):
+    with pytest.raises(UsageError, match="the bundle's runtime lacks h11") as caught:
+        follow(dataclasses.replace(LOCK, runtime_wheels=()))
+    assert "bundle lock" in caught.value.mend
 
 
 def test_a_lock_of_a_folder_is_not_one_of_a_hub(follow, tmp_path):

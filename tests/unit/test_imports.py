@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[set[str], set[str] | None]] = {
     "manifests": (set(), {"xxhash", "tqdm", "pyeclib"}),
     "wheelhouse": ({"manifests"}, None),
     "bundler": ({"manifests", "wheelhouse"}, None),
-    "bundlectl": ({"manifests"}, {"zstandard"}),
+    "bundlectl": ({"manifests"}, {"zstandard", "h11"}),
 }
 #: Libraries that one place alone may know.
 KEEPERS = {
@@ -32,6 +32,7 @@ KEEPERS = {
         "bundler/models/transport.py",
     },
     "cryptography": {"bundler/signing/"},
+    "h11": {"installer/bundlectl/front.py"},
     "pyeclib": {"manifests/parity/codec.py"},
     "model_signing": {"bundler/signing/sidecar.py"},
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},

@@ -1,0 +1,112 @@
+"""The keeper: in the foreground, or as `python -m bundlectl.keep PREFIX RELEASE [INSTANCE]`."""
+
+import asyncio
+import contextlib
+import fcntl
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bundlectl.keeper import Keeper
+from bundlectl.layout import Layout
+from bundlectl.notify import READY, STOPPING, notify
+from bundlectl.process import KEEPER, Service, Supervisor
+from bundlectl.served import Sink
+from manifests.errors import ServerError, UsageError
+from manifests.exitcodes import ExitCode
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def attend(
+    layout: Layout, release: str, sink: Sink, work: Callable[[], object] | None = None
+) -> int:
+    """Be the keeper of an installation until it is told to end; gives the exit status.
+
+    `work` puts a server into service, by the keeper's own socket, in a thread; what it raises ends
+    the keeper and is raised. `sink` gets what servers write. Raises ServerError where the server
+    failed too often, UsageError where another keeper is at work.
+    """
+    with _only_one(layout):
+        Supervisor(layout, KEEPER).enrol(Service("", 0, "", release))
+        return asyncio.run(_Life(layout, release, sink).live(work))
+
+
+class _Life:
+    """One run of the keeper, and the signals that end it."""
+
+    def __init__(self, layout: Layout, release: str, sink: Sink) -> None:
+        self._keeper = Keeper(layout, release, _tell, sink)
+        self._asked: list[signal.Signals] = []
+
+    async def live(self, work: Callable[[], object] | None) -> int:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                asyncio.get_running_loop().add_signal_handler(number, self._end, number)
+        life = asyncio.create_task(self._keeper.run())
+        if work is not None:
+            await self._work(work, life)
+        notify(READY)
+        if work is not None:
+            await self._until_given_up(life)
+        await life
+        return ExitCode.INTERRUPTED if self._asked[:1] == [signal.SIGINT] else ExitCode.OK
+
+    def _end(self, number: signal.Signals) -> None:
+        self._asked.append(number)
+        notify(STOPPING)
+        self._keeper.end()
+
+    async def _work(self, work: Callable[[], object], life: "asyncio.Task[None]") -> None:
+        try:
+            await asyncio.to_thread(work)
+        except BaseException:
+            self._keeper.end()
+            await life
+            if self._asked:
+                raise KeyboardInterrupt(self._asked[0]) from None
+            raise
+
+    async def _until_given_up(self, life: "asyncio.Task[None]") -> None:
+        """In the foreground, whoever started us decides what follows so many failures."""
+        given_up = asyncio.create_task(self._keeper.gave_up.wait())
+        await asyncio.wait((life, given_up), return_when=asyncio.FIRST_COMPLETED)
+        given_up.cancel()
+        if self._keeper.gave_up.is_set():
+            self._keeper.end()
+            await life
+            raise ServerError(
+                "the server failed again and again, and is not started any more",
+                why=self._keeper.last_failure,
+                mend="read its log: bundlectl logs; then run: bundlectl start",
+            )
+
+
+@contextlib.contextmanager
+def _only_one(layout: Layout) -> Iterator[None]:
+    with (layout.run / "keeping.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                "the server runs already", mend="run: bundlectl restart, or: bundlectl stop"
+            ) from None
+        yield
+
+
+def _tell(text: str) -> None:
+    # In the background this is keeper.log, in the foreground what the service manager keeps.
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Be a keeper in the background."""
+    prefix, release, *instance = sys.argv[1:]
+    return attend(Layout(Path(prefix), *instance), release, len)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
