@@ -182,7 +182,7 @@ def _ask_to_stop(layout: Layout, link: Link) -> None:
 
 
 def _configure(layout: Layout, link: Link, settings: config.ServeConfig) -> None:
-    if link.ask("status")["listening"] is None:
+    if link.status()["listening"] is None:
         probed = host.probe(layout.prefix, settings.host, settings.port)
         needs = preflight.Needs(host=settings.host, port=settings.port)
         preflight.refuse(preflight.examine(needs, probed))
