@@ -118,6 +118,7 @@ class Keeper:
             self._hurried.set()
 
     async def _shut_down(self) -> None:
+        self._tell("ends, as it was asked to")
         self._route.close("the server is being stopped")
         await self.guard.leave()
         if self._switch is not None and self._switch.candidate is not None:
