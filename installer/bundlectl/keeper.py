@@ -60,6 +60,8 @@ class _Switch:
 class Keeper:
     """What serves, what is about to, and what happens when either fails."""
 
+    unused = 120.0  # seconds until a keeper ends that nobody has told anything
+
     def __init__(
         self,
         layout: Layout,
@@ -107,8 +109,15 @@ class Keeper:
             await asyncio.to_thread(Supervisor(self._layout, slot).stop, _LEFTOVER)
         listener = Listener(self._handle, self._gone)
         await listener.listen(socket_path(self._layout, SOCKET))
+        unused = asyncio.get_running_loop().call_later(self.unused, self._end_unused)
         await self._ended.wait()
+        unused.cancel()
         await listener.close(_LAST_WORDS)
+
+    def _end_unused(self) -> None:
+        """Whoever started us was killed before it said what for."""
+        if self._settings is None and self._ending is None:
+            self.end()
 
     def end(self) -> None:
         """Begin an orderly end; the second time, one without patience."""
