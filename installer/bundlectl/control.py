@@ -23,6 +23,7 @@ from manifests.errors import (
 
 #: Of a keeper that is already running and a command line that may be newer.
 PROTOCOL = 1
+_SOON = 10.0  # seconds
 _LONGEST_LINE = 4 << 20  # bytes; a server's command and environment
 _KINDS = {
     kind.exit_code: kind
@@ -51,11 +52,19 @@ class Link:
             raise Lost(str(error)) from None
         self._lines = self._socket.makefile("rb")
 
-    def ask(self, do: str, **details: Any) -> Answer:
-        """Ask for something and wait until it is done.
+    def status(self) -> Answer:
+        """What the keeper says of itself.
+
+        Raises Lost, also where it does not answer soon.
+        """
+        return self.ask("status", patience=_SOON)
+
+    def ask(self, do: str, patience: float | None = None, **details: Any) -> Answer:
+        """Ask for something and wait until it is done, or so many seconds.
 
         Raises what the keeper raises, Lost.
         """
+        self._socket.settimeout(patience)
         try:
             self._socket.sendall(json.dumps({"do": do, **details}).encode() + b"\n")
             line = self._lines.readline()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import resource
 import signal
 import sys
 import time
@@ -30,6 +31,7 @@ def attend(
     failed too often, UsageError where another keeper is at work.
     """
     with _only_one(layout):
+        _allow_many_connections()
         Supervisor(layout, KEEPER).enrol(Service("", 0, "", release))
         return asyncio.run(_Life(layout, release, sink).live(work))
 
@@ -71,15 +73,16 @@ class _Life:
 
     async def _until_given_up(self, life: "asyncio.Task[None]") -> None:
         """In the foreground, whoever started us decides what follows so many failures."""
-        given_up = asyncio.create_task(self._keeper.gave_up.wait())
+        guard = self._keeper.guard
+        given_up = asyncio.create_task(guard.gave_up.wait())
         await asyncio.wait((life, given_up), return_when=asyncio.FIRST_COMPLETED)
         given_up.cancel()
-        if self._keeper.gave_up.is_set():
+        if guard.gave_up.is_set():
             self._keeper.end()
             await life
             raise ServerError(
                 "the server failed again and again, and is not started any more",
-                why=self._keeper.last_failure,
+                why=guard.last.why if guard.last else "",
                 mend="read its log: bundlectl logs; then run: bundlectl start",
             )
 
@@ -94,6 +97,13 @@ def _only_one(layout: Layout) -> Iterator[None]:
                 "the server runs already", mend="run: bundlectl restart, or: bundlectl stop"
             ) from None
         yield
+
+
+def _allow_many_connections() -> None:
+    """A request takes two files, and by default a process may have 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _tell(text: str) -> None:

@@ -5,9 +5,7 @@ again when it died or hangs, and lets the next one take its place without losing
 """
 
 import asyncio
-import contextlib
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +15,15 @@ from bundlectl.backoff import Backoff
 from bundlectl.control import PROTOCOL, Answer, Listener
 from bundlectl.front import Address, Front
 from bundlectl.frontrules import Rules
+from bundlectl.guard import Guard
 from bundlectl.layout import Layout
 from bundlectl.process import SERVER_LOG, SLOTS, Supervisor, put_in_service
 from bundlectl.rotation import RotatingLog
 from bundlectl.route import Route
 from bundlectl.served import Launch, Server, Sink
 from bundlectl.sockets import socket_path
-from manifests.errors import BundleError, UsageError
-from manifests.records import from_data
+from manifests.errors import UsageError
+from manifests.records import from_data, to_data
 
 CANDIDATE_LOG = "candidate.log"
 SOCKET = "keeper"
@@ -61,6 +60,8 @@ class _Switch:
 class Keeper:
     """What serves, what is about to, and what happens when either fails."""
 
+    unused = 120.0  # seconds until a keeper ends that nobody has told anything
+
     def __init__(
         self,
         layout: Layout,
@@ -74,21 +75,17 @@ class Keeper:
         self._release = release
         self._tell = tell
         self._sink = sink
-        self._new_backoff = backoff
         self._route = Route()
         self._front = Front(self._route)
         self._settings: Settings | None = None
         self._serving: Server | None = None
         self._switch: _Switch | None = None
-        self._guard: asyncio.Task[None] | None = None
+        self.guard = Guard(layout, self._route, tell, backoff)
         self._retiring: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
-        self._restarts = 0
-        self._failure: dict[str, Any] | None = None
         self._sponsors: set[object] = set()
         self._ended = asyncio.Event()
-        self.gave_up = asyncio.Event()
         self._actions: dict[str, Callable[[object, dict[str, Any]], Awaitable[Answer]]] = {
             "status": self._do_status,
             "configure": self._do_configure,
@@ -103,11 +100,6 @@ class Keeper:
             "hurry": self._do_hurry,
         }
 
-    @property
-    def last_failure(self) -> str:
-        """Why the server failed last."""
-        return str(self._failure["why"]) if self._failure else ""
-
     # Its life
 
     async def run(self) -> None:
@@ -117,8 +109,15 @@ class Keeper:
             await asyncio.to_thread(Supervisor(self._layout, slot).stop, _LEFTOVER)
         listener = Listener(self._handle, self._gone)
         await listener.listen(socket_path(self._layout, SOCKET))
+        unused = asyncio.get_running_loop().call_later(self.unused, self._end_unused)
         await self._ended.wait()
+        unused.cancel()
         await listener.close(_LAST_WORDS)
+
+    def _end_unused(self) -> None:
+        """Whoever started us was killed before it said what for."""
+        if self._settings is None and self._ending is None:
+            self.end()
 
     def end(self) -> None:
         """Begin an orderly end; the second time, one without patience."""
@@ -128,8 +127,9 @@ class Keeper:
             self._hurried.set()
 
     async def _shut_down(self) -> None:
+        self._tell("ends, as it was asked to")
         self._route.close("the server is being stopped")
-        await self._cancel_guard()
+        await self.guard.leave()
         if self._switch is not None and self._switch.candidate is not None:
             await self._switch.candidate.stop(0)
         serving, self._serving = self._serving, None
@@ -176,9 +176,9 @@ class Keeper:
             "waiting": self._route.waiting,
             "slot": None if serving is None else serving.slot,
             "alive": serving is not None and serving.alive(),
-            "restarts": self._restarts,
-            "failure": self._failure,
-            "gave_up": self.gave_up.is_set(),
+            "restarts": self.guard.restarts,
+            "failure": to_data(self.guard.last),
+            "gave_up": self.guard.gave_up.is_set(),
         }
 
     async def _do_configure(self, session: object, request: dict[str, Any]) -> Answer:
@@ -244,12 +244,11 @@ class Keeper:
         new, switch.candidate, switch.done = switch.candidate, None, True
         self._serving = new
         self._route.open(new.target)  # from here on every request goes to the new one
-        await self._cancel_guard()
+        await self.guard.leave()
         for before in filter(None, (old, switch.displaced)):
             before.log.cede()
         new.log.become(self._layout.logs / SERVER_LOG)
-        self.gave_up.clear()
-        self._guard = asyncio.create_task(self._watch(new))
+        self._watch(new)
         self._tell(f"{new.name} is in service")
         if old is not None:
             self._retiring = asyncio.create_task(self._retire(old))
@@ -289,7 +288,7 @@ class Keeper:
 
     async def _displace(self, switch: _Switch, serving: Server) -> None:
         """Stop what serves, to make room; it is remembered."""
-        await self._cancel_guard()
+        await self.guard.leave()
         switch.displaced, self._serving = serving, None
         await serving.stop(serving.launch.stop_timeout)
 
@@ -311,59 +310,13 @@ class Keeper:
         if old is None or self._ending is not None:
             return ""
         self._serving = old
-        problem = await self._again(old)
-        if problem:
-            self._route.close("the server has failed and is being restarted")
-        self._guard = asyncio.create_task(self._watch(old))
+        problem = await self.guard.revive(old)
+        self._watch(old)
         return problem
 
-    async def _revive(self, server: Server) -> None:
-        await server.stop(0)
-        await server.start()
-        await server.prove()
-        put_in_service(self._layout, server.slot)
-        self._route.open(server.target)
-
-    async def _watch(self, server: Server) -> None:
-        """Start a server again whenever it has died or hangs, until that has failed too often."""
+    def _watch(self, server: Server) -> None:
         assert self._settings is not None
-        backoff = self._new_backoff()
-        while True:
-            begun = time.monotonic()
-            why = await server.illness(self._settings.health_timeout)
-            served = time.monotonic() - begun
-            self._route.close("the server has failed and is being restarted")
-            while why:
-                self._failure = {"when": int(time.time()), "why": why}
-                self._tell(f"{server.name}: {why}")
-                delay = backoff.failed(served)
-                if delay is None:
-                    self._tell(f"{server.name}: it is not started again, for it failed too often")
-                    self._route.close("the server has failed too often; see: bundlectl status")
-                    await server.stop(0)
-                    self.gave_up.set()
-                    return
-                await server.stop(0)
-                await asyncio.sleep(delay)
-                why, served = await self._again(server), 0.0
-            self._restarts += 1
-            self._tell(f"{server.name} serves again")
-
-    async def _again(self, server: Server) -> str:
-        try:
-            await self._revive(server)
-        except BundleError as error:
-            return error.what
-        except OSError as error:
-            return error.strerror or str(error)
-        return ""
-
-    async def _cancel_guard(self) -> None:
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await guard
+        self.guard.watch(server, self._settings.health_timeout)
 
 
 def settings_of(config: Any) -> Settings:

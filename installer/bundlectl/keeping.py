@@ -31,7 +31,7 @@ def status(layout: Layout) -> dict[str, Any] | None:
     if link is None:
         return None
     with contextlib.closing(link), contextlib.suppress(Lost):
-        return link.ask("status")
+        return link.status()
     return None
 
 
@@ -44,7 +44,7 @@ def conversation(layout: Layout, release: str) -> Iterator[Link]:
     link = connect(layout) or _summon(layout, release)
     with contextlib.closing(link):
         try:
-            spoken = link.ask("status").get("protocol")
+            spoken = link.status().get("protocol")
             if spoken != PROTOCOL:
                 raise UsageError(
                     "the running front is of another version",

@@ -200,7 +200,7 @@ def _examine(
     layout: Layout, release: str, settings: config.ServeConfig, model: Installed, link: Link
 ) -> None:
     """Refuse a start that can't succeed on this host; the port is ours once the front has it."""
-    if link.ask("status")["listening"] is not None:
+    if link.status()["listening"] is not None:
         settings = replace(settings, port=0)
     manifest, _ = placement.load_manifest(layout.prefix, release)
     readiness.before_start(layout, release, manifest, settings, model)

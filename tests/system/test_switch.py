@@ -35,8 +35,9 @@ def host(workplace, small_bundle, tmp_path_factory):
     assert made.returncode == 0, made.stderr
     (more,) = (root / "media").iterdir()
     prefix = root / ("a long prefix " * 7) / "host"  # longer than the name of a socket may be
+    port = str(free_port())
     for folder in (small_bundle, more):
-        done = install(folder, "--prefix", str(prefix), "--port", str(free_port()))
+        done = install(folder, "--prefix", str(prefix), "--port", port)
         assert done.returncode == 0, done.stderr
     yield prefix
     end_servers(root)

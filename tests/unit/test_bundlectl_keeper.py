@@ -205,6 +205,13 @@ def test_a_keeper_with_nothing_to_keep_leaves(make):
     assert not host.thread.is_alive()
 
 
+def test_a_keeper_that_was_never_told_anything_leaves(make, monkeypatch):
+    monkeypatch.setattr(Keeper, "unused", 0.5)
+    host = make()
+    host.thread.join(20)
+    assert not host.thread.is_alive()
+
+
 def test_a_killed_server_is_started_again(make):
     host = make()
     host.use("first")
