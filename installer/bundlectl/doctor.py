@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bundlectl import apikey, preflight
 from bundlectl.call import Run
-from bundlectl.checks import STOP
+from bundlectl.checks import STOP, WARN
 from bundlectl.evidence import answers
 from bundlectl.layout import Layout
 from bundlectl.process import Status, Supervisor
@@ -19,6 +19,13 @@ from manifests.exitcodes import ExitCode
 
 SUPPORT = "bundlectl support  writes one text without secrets, for whoever helps"
 _STANDARD_INPUT = Path("-")
+_UNFINISHED = preflight.Finding(
+    "installation",
+    WARN,
+    False,
+    "one was begun and is not complete",
+    mend="sh install.sh, from the same medium, goes on where it stopped",
+)
 
 
 def doctor(run: Run) -> int:
@@ -69,14 +76,15 @@ def of_server(layout: Layout) -> tuple[Path, ...]:
 
 def failing(scene: Scene) -> tuple[preflight.Finding, ...]:
     """What preflight finds wrong with a host; nothing where nothing is installed."""
+    begun = (_UNFINISHED,) if scene.unfinished else ()
     if scene.damage:
-        return (preflight.Finding("installation", STOP, False, scene.damage),)
+        return (preflight.Finding("installation", STOP, False, scene.damage), *begun)
     if scene.needs is None:
-        return ()
+        return begun
     # A server of ours that runs holds its port and its memory itself.
     needs = replace(scene.needs, port=0, memory=0) if scene.running else scene.needs
     findings = preflight.examine(needs, scene.host, scene.ignored)
-    return tuple(one for one in findings if one.stops or one in preflight.warnings(findings))
+    return (*begun, *(one for one in findings if one.stops or one in preflight.warnings(findings)))
 
 
 def _read(path: Path) -> Log:
@@ -122,6 +130,6 @@ def _lines(
     lines.append(diagnosis.text(everything=everything))
     if checks:
         lines += ["preflight finds:", *(f"  {finding.line()}" for finding in checks)]
-    if not diagnosis.known and (diagnosis.trouble or diagnosis.causes):
+    if diagnosis.unexplained or (diagnosis.causes and not diagnosis.known):
         lines.append(SUPPORT)
     return lines

@@ -17,6 +17,7 @@ from manifests import placement
 from manifests.errors import BundleError
 
 _SYSTEM_PATH = "/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHOWN = 3  # missing files that are named
 _TEMPORARY = Path("/tmp")  # noqa: S108 - looked at, not used
 
 
@@ -39,6 +40,7 @@ class Scene:
     host: Host
     needs: Needs | None = None  # None where nothing is installed
     installed: Installation | None = None
+    unfinished: bool = False  # an installation was begun and is not complete
     damage: str = ""  # why nothing can be said of what is installed
     ignored: frozenset[str] = frozenset()  # preflight's checks, at the installation
     running: bool = False  # a server of ours, which holds port and GPU itself
@@ -75,6 +77,7 @@ def gather(layout: Layout) -> Scene:
         ),
         needs=needs,
         installed=installed,
+        unfinished=any(layout.journal.glob("*.txt")),
         damage=damage,
         ignored=ignored,
         running=Supervisor(layout).status().running,
@@ -100,7 +103,7 @@ def _installation(layout: Layout, release: str, environment: Path) -> Installati
     try:
         models.check_complete(layout, models.to_serve(layout, release))
     except BundleError as error:
-        incomplete = error.what
+        incomplete = "; ".join((error.what, *error.findings[:_SHOWN])) or "incomplete"
     return Installation(
         cuda_majors=tuple(sorted({path.name.split(".")[2] for path in runtimes})),
         python_header=any(environment.glob("include/python3*/Python.h")),

@@ -109,7 +109,10 @@ def collect(run: Run, redactor: Redactor) -> list[Section]:
     ]
     sections = [_section(title, source) for title, source in sources]
     layout, count = _layout(run), run.arguments.log_lines
-    for path in supportlogs.logs(layout) if layout else ():
+    logs: tuple[Path, ...] = ()
+    with contextlib.suppress(OSError):  # the section about files says that they can't be seen
+        logs = supportlogs.logs(layout) if layout else ()
+    for path in logs:
         lines = _section(f"log {path}", partial(supportlogs.log, path, count, redactor))
         sections.append(Section(lines.title, lines.lines, keep_end=True, failed=lines.failed))
     return sections

@@ -38,8 +38,8 @@ class Evidence:
         return self.agrees and not self.probe.common
 
     @property
-    def contradicts(self) -> bool:
-        """Whether it speaks against the rule."""
+    def denies(self) -> bool:
+        """Whether it did not hold when the log was written, either."""
         return self.answer.holds is False and self.probe.lasting
 
 
@@ -55,7 +55,7 @@ class Ranked:
 
 def wanted(matches: Iterable[Match]) -> tuple[str, ...]:
     """The probes that tell these rules apart."""
-    return tuple(dict.fromkeys(name for match in matches for name in match.rule.evidence))
+    return tuple(dict.fromkeys(name for match in matches for name in match.rule.asks))
 
 
 def rank(matches: Sequence[Match], answers: Mapping[str, Answer]) -> tuple[Ranked, ...]:
@@ -86,17 +86,22 @@ def rank(matches: Sequence[Match], answers: Mapping[str, Answer]) -> tuple[Ranke
 def _weigh(match: Match, answers: Mapping[str, Answer]) -> Ranked:
     known = probes()
     evidence = tuple(
-        Evidence(known[name], answers[name]) for name in match.rule.evidence if name in answers
+        Evidence(known[name], answers[name]) for name in match.rule.asks if name in answers
     )
     if match.earlier:
         standing = EARLIER
     elif any(one.confirms for one in evidence):
         standing = CONFIRMED
-    elif any(one.contradicts for one in evidence) and not any(one.agrees for one in evidence):
+    elif _contradicted(match, evidence):
         standing = CONTRADICTED
     else:
         standing = POSSIBLE if match.rule.hint else LIKELY
     return Ranked(match, evidence, standing)
+
+
+def _contradicted(match: Match, evidence: Sequence[Evidence]) -> bool:
+    needed = [one for one in evidence if one.probe.name in match.rule.requires]
+    return bool(needed) and all(one.denies for one in needed)
 
 
 def _follow(one: Ranked, causes: Sequence[Ranked]) -> Ranked:

@@ -43,7 +43,7 @@ class Diagnosis:
 
     logs: tuple[str, ...]
     findings: tuple[Ranked, ...]
-    trouble: tuple[str, ...]  # lines that speak of an error that no rule knows
+    trouble: tuple[str, ...]  # lines that speak of an error, known or not
     started: bool  # the last start of the first log came up
     notes: tuple[str, ...]
     language: str = "en"
@@ -61,6 +61,14 @@ class Diagnosis:
         return any(not one.match.rule.consequence for one in self.causes)
 
     @property
+    def unexplained(self) -> tuple[str, ...]:
+        """Lines that speak of an error whose cause was not found."""
+        if self.known:
+            return ()
+        denied = [one for one in self.findings if one.standing == CONTRADICTED]
+        return self.trouble or tuple(self._shown(one) for one in denied if not self.started)
+
+    @property
     def exit_code(self) -> ExitCode:
         """The class of the likeliest cause.
 
@@ -70,7 +78,7 @@ class Diagnosis:
         weighty = [one for one in self.causes if one.standing != POSSIBLE]
         if weighty:
             return weighty[0].match.rule.exit_code
-        if self.trouble and not self.causes:
+        if self.unexplained and not self.causes:
             return ExitCode.SERVER
         if self.causes and not self.started:
             return self.causes[0].match.rule.exit_code
@@ -84,7 +92,7 @@ class Diagnosis:
             "started": self.started,
             "exit_code": int(self.exit_code),
             "findings": [self._record(one) for one in self.findings],
-            "unexplained": [] if self.known else list(self.trouble),
+            "unexplained": list(self.unexplained),
             "notes": list(self.notes),
         }
 
@@ -121,9 +129,9 @@ class Diagnosis:
             lines += [self._brief(one) for one in rest]
         elif rest:
             lines.append(f"{len(rest)} more that weigh less: --all shows them")
-        if not self.known and self.trouble:
-            lines.append("not known: no rule explains these lines of the log")
-            lines += [f"  | {line}" for line in self.trouble[-_UNKNOWN_LINES:]]
+        if self.unexplained:
+            lines.append("not known: nothing here explains these lines of the log")
+            lines += [f"  | {line}" for line in self.unexplained[-_UNKNOWN_LINES:]]
         elif not self.causes:
             came = "" if self.started else "; they do not show that a server came up, either"
             lines.append(f"nothing known to be wrong in {', '.join(self.logs) or 'no log'}{came}")
@@ -146,15 +154,13 @@ class Diagnosis:
         """What a person can ask the host that wrote the log, where this machine is not it."""
         if one.evidence:
             return []
-        commands = (probes()[name].command for name in one.match.rule.evidence)
+        commands = (probes()[name].command for name in one.match.rule.asks)
         return [f"   look: {self._placed(command)}" for command in dict.fromkeys(commands)]
 
     def _brief(self, one: Ranked) -> str:
         reasons = {
             FOLLOWS: f"follows from {one.follows}",
-            CONTRADICTED: "; ".join(
-                self._weighed(item) for item in one.evidence if item.contradicts
-            ),
+            CONTRADICTED: "; ".join(self._weighed(item) for item in one.evidence if item.denies),
             EARLIER: "in an earlier start; the last one came up",
         }
         why = reasons.get(one.standing, "")
@@ -172,9 +178,7 @@ class Diagnosis:
         return text.replace(_PREFIX, self.prefix)
 
     def _weighed(self, item: Evidence) -> str:
-        verdict = (
-            "agrees" if item.agrees else "contradicts" if item.contradicts else "does not tell"
-        )
+        verdict = "agrees" if item.agrees else "does not agree" if item.denies else "does not tell"
         found = item.answer.found or item.probe.name
         return f"{verdict}: {found}  [{self._placed(item.probe.command)}]"
 

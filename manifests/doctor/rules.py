@@ -46,7 +46,8 @@ class Rule:
     near: tuple[str, ...] = ()  # each has to be in the lines around as well
     absent: tuple[str, ...] = ()  # none of them may be
     phase: str = ""  # "start" or "run": only before, or after, the server has come up
-    evidence: tuple[str, ...] = ()  # probes that agree where this is the cause
+    requires: tuple[str, ...] = ()  # probes; where none of them holds, this is not the cause
+    evidence: tuple[str, ...] = ()  # more probes that agree where this is the cause
     masks: tuple[str, ...] = ()  # rules whose messages follow from this one
     consequence: bool = False  # never a cause of its own
     hint: bool = False  # says little by itself, or is seen where nothing is wrong
@@ -57,6 +58,11 @@ class Rule:
     def expressions(self) -> tuple[re.Pattern[str], ...]:
         """The patterns, compiled."""
         return tuple(re.compile(pattern, re.MULTILINE) for pattern in self.patterns)
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """All probes that tell whether this is the cause."""
+        return self.requires + self.evidence
 
     @property
     def exit_code(self) -> ExitCode:

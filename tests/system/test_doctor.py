@@ -24,7 +24,7 @@ def test_what_the_log_says_is_weighed_by_what_is_installed(small_bundle, prefix)
     assert standings(whole)["machine-of-other-kind"] == "contradicted"
     assert whole.returncode == ExitCode.SERVER  # something failed, and not for that
     told = control(prefix, "doctor", "--all").stdout
-    assert "contradicts: x86_64, made for x86_64" in told and "bundlectl support" in told
+    assert "does not agree: x86_64, made for x86_64" in told and "bundlectl support" in told
 
     log.write_text(cases["weights-missing"][0].text)
     assert standings(control(prefix, "doctor", "--json"))["weights-missing"] == "likely"

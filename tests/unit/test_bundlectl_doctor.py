@@ -261,6 +261,23 @@ def test_its_own_log_is_found(log, tmp_path, capsys):
     assert out[1].startswith("1. weights-missing")
 
 
+def test_an_installation_that_was_interrupted_is_told(tmp_path, capsys):
+    layout = Layout(tmp_path / "p")
+    layout.create()
+    (layout.journal / "0123.txt").write_text("env.tar.zst\n")
+    assert run(prefix=layout.prefix) == ExitCode.OK
+    assert "goes on where it stopped" in capsys.readouterr().out
+
+
+def test_preflight_speaks_too(tmp_path):
+    bad = scene(good(network={"loopback": False}))
+    assert [one.name for one in doctor.failing(bad)] == ["loopback"]
+    assert [one.name for one in doctor.failing(scene(damage="a paper"))] == ["installation"]
+    taken = good(network={"port_problem": "in use"})
+    assert [one.name for one in doctor.failing(scene(taken))] == ["port"]
+    assert not doctor.failing(scene(taken, running=True))
+
+
 def test_a_scene_can_be_looked_at_anywhere(tmp_path):
     found = gather(Layout(tmp_path / "none"))
     assert found.installed is None and found.needs is None and not found.running

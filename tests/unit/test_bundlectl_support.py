@@ -139,7 +139,14 @@ def damage_folders(layout):
     layout.receipts.write_text("a file")
 
 
-@pytest.mark.parametrize("damage", [damage_nothing, damage_papers, damage_folders])
+def damage_instances(layout):
+    layout.instances.mkdir()
+    layout.instances.joinpath("two").symlink_to("two")
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_nothing, damage_papers, damage_folders, damage_instances]
+)
 def test_a_section_that_fails_says_so_and_costs_no_other(layout, tmp_path, damage):
     damage(layout)
     text = written(layout, tmp_path)

@@ -46,7 +46,11 @@ def layout(tmp_path):
         (made.prefix / path).write_text("")
     (made.journal / f"{'0' * 64}.txt").touch()
     (made.releases / "three-0123456789ab.partial/env").mkdir(parents=True)
-    return made
+    short = [environment.temporary_folder(one) for one in made.every()]
+    yield made
+    for path in short:
+        if path.is_symlink():
+            path.unlink()
 
 
 def take(layout, **wish):
