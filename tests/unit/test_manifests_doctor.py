@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import re
@@ -9,7 +10,7 @@ import string
 from graphlib import TopologicalSorter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manifests.doctor import Answer, diagnose, from_text, logfile, read
@@ -292,6 +293,7 @@ def test_decoration_is_taken_off(raw, text, level):
     assert clean(raw) == (text, level)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_a_line_stays_a_line(text):
     line, _ = clean(text)
@@ -335,16 +337,16 @@ def test_of_a_huge_log_both_ends_are_kept_and_lines_keep_their_numbers(tmp_path)
     assert "were left out" in log.notes[0]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=3000), st.integers(0, 500), st.integers(0, 500))
 def test_bytes_of_any_kind_never_crash(data, head, tail):
-    import io
-
     log = logfile.read_stream("log", io.BytesIO(data), head=head, tail=tail)
     diagnosis = diagnose([log])
     json.dumps(diagnosis.as_record())
     assert diagnosis.text(everything=True)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([case.text for group in CASES.values() for case in group]), max_size=3)
 )
