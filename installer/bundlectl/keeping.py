@@ -59,6 +59,14 @@ def conversation(layout: Layout, release: str) -> Iterator[Link]:
             ) from None
 
 
+def await_end(layout: Layout, patience: float) -> None:
+    """Give a keeper that was asked to end so many seconds to do so, with its own exit status."""
+    supervisor = Supervisor(layout, KEEPER)
+    deadline = time.monotonic() + patience
+    while supervisor.alive() and time.monotonic() < deadline:
+        time.sleep(_POLL)
+
+
 def _summon(layout: Layout, release: str) -> Link:
     supervisor = Supervisor(layout, KEEPER)
     if not supervisor.status().running:

@@ -149,6 +149,10 @@ def status(run: Run) -> int:
         lines = [f"not running; release in service: {record['release'] or 'none'}"]
         if server.running and kept is None:
             lines.append("a server is left whose front was killed: run bundlectl start, or stop")
+    if serves and kept and kept["release"] != record["release"]:
+        lines.append(
+            f"its front is a program of {kept['release']} until: bundlectl stop, then start"
+        )
     run.console.result(record, "\n".join([*lines, *_of_front(kept)]))
     return ExitCode.OK if serves else ExitCode.SERVER
 

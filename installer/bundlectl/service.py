@@ -180,7 +180,8 @@ def stop(layout: Layout, hurry: bool = False) -> bool:
             _ask_to_stop(layout, link)
         finally:
             link.close()
-    # The keeper leaves a moment after its answer. What a killed one has left ends without it.
+        keeping.await_end(layout, _KEEPER_PATIENCE)
+    # What does not end, or what a killed keeper has left, ends without being asked.
     found |= Supervisor(layout, KEEPER).stop(_KEEPER_PATIENCE)
     for slot in SLOTS:
         found |= Supervisor(layout, slot).stop(_KEEPER_PATIENCE)

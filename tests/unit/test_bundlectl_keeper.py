@@ -176,7 +176,7 @@ def test_one_after_another_and_no_request_lost(make):
     assert {"first", "second", "third", "fourth", "stream"} == set(clients.answered)
     assert host.server() not in (0, before)
     assert "told to die" in (logs / "candidate.log").read_text()
-    assert (logs / "server.log").read_text() == "listening\n"
+    assert (logs / "server.log").read_text().startswith("listening")
     assert (logs / "server.log").stat().st_mode & 0o077 == 0
 
 
