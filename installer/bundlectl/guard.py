@@ -42,11 +42,14 @@ class Guard:
         self.last: Failure | None = None
         self.gave_up = asyncio.Event()
 
-    def watch(self, server: Server, health_timeout: float) -> None:
-        """Watch a server from now on; see Server.illness for `health_timeout`."""
+    def watch(self, server: Server, health_timeout: float, why: str = "") -> None:
+        """Watch a server from now on; with `why`, it has failed already and is started again.
+
+        See Server.illness for `health_timeout`.
+        """
         assert self._task is None
         self.gave_up.clear()
-        self._task = asyncio.create_task(self._watch(server, health_timeout))
+        self._task = asyncio.create_task(self._watch(server, health_timeout, why))
 
     async def leave(self) -> None:
         """Watch no longer; a restart under way is given up."""
@@ -58,28 +61,28 @@ class Guard:
     async def revive(self, server: Server) -> str:
         """Start a server that was in service again, and send requests to it once it answers.
 
-        Gives what is in the way, if anything is.
+        Gives what is in the way, if anything is; nothing of it is left then.
         """
         try:
             await server.stop(0)
             await server.start()
             await server.prove()
             put_in_service(self._layout, server.slot)
-        except BundleError as error:
+        except (BundleError, OSError) as error:
             self._route.close(_FAILED)
-            return error.what
-        except OSError as error:
-            self._route.close(_FAILED)
-            return error.strerror or str(error)
+            await server.stop(0)
+            return error.what if isinstance(error, BundleError) else error.strerror or str(error)
         self._route.open(server.target)
         return ""
 
-    async def _watch(self, server: Server, health_timeout: float) -> None:
+    async def _watch(self, server: Server, health_timeout: float, why: str) -> None:
         backoff = self._new_backoff()
+        served = 0.0
         while True:
-            begun = time.monotonic()
-            why = await server.illness(health_timeout)
-            served = time.monotonic() - begun
+            if not why:
+                begun = time.monotonic()
+                why = await server.illness(health_timeout)
+                served = time.monotonic() - begun
             self._route.close(_FAILED)
             while why:
                 self.last = Failure(int(time.time()), why)

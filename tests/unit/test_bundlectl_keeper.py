@@ -57,6 +57,7 @@ class Host:
         self.settings = dataclasses.replace(plain, **settings)
         self.url = f"http://127.0.0.1:{self.settings.port}"
         self.told = []
+        self.mode_file = folder / "README.md"  # what makes the stub fail while it is there
         self.path = socket_path(self.layout, SOCKET)
         self.backoff = lambda: Backoff(most=3, good=60)
 
@@ -95,6 +96,7 @@ class Host:
             place = link.ask("begin")
             slot = place["slot"]
             words = (sys.executable, STUB, "--uds", file_name(slot), "--served-model-name", name)
+            words += ("--model", str(self.mode_file.parent))
             variables = {"VLLM_API_KEY": KEY, "STUB_MODE": mode, "PATH": "/usr/bin:/bin"}
             service = Service("127.0.0.1", self.settings.port, name, "r1")
             launch = Launch(words, variables, service, start_timeout=20, stop_timeout=5)
@@ -261,6 +263,20 @@ def test_a_server_that_fails_too_often_is_left_alone(make):
     assert host.use("second") is None
     assert host.serves() == "second"
     assert host.status()["gave_up"] is False
+
+
+def test_what_does_not_come_back_at_once_is_tried_again(make):
+    host = make()
+    host.use("first")
+    host.mode_file.write_text("stub: chat-500\n")
+    undone = host.use("broken", "dies", hold=True)
+    assert undone["displaced"] == "first of r1"
+    assert "HTTP 500" in undone["problem"]
+    status = host.status()
+    assert (status["serves"], status["state"]) == (False, "closed")
+    until(lambda: "HTTP 500" in str(host.status()["failure"]))
+    host.mode_file.unlink()
+    until(lambda: host.serves() == "first")
 
 
 def test_an_end_waits_for_requests_and_takes_no_new_one(make):
