@@ -22,7 +22,7 @@ from bundlectl.rotation import RotatingLog
 from bundlectl.route import Route
 from bundlectl.served import Launch, Server, Sink
 from bundlectl.sockets import socket_path
-from manifests.errors import UsageError
+from manifests.errors import BundleError, UsageError
 from manifests.records import from_data, to_data
 
 CANDIDATE_LOG = "candidate.log"
@@ -128,6 +128,14 @@ class Keeper:
 
     async def _shut_down(self) -> None:
         self._tell("ends, as it was asked to")
+        try:
+            await self._end_servers()
+        except (BundleError, OSError) as error:
+            self._tell(f"not everything ended: {error}")
+        await self._front.close()
+        self._ended.set()
+
+    async def _end_servers(self) -> None:
         self._route.close("the server is being stopped")
         await self.guard.leave()
         if self._switch is not None and self._switch.candidate is not None:
@@ -142,8 +150,6 @@ class Keeper:
             await serving.stop(0 if self._hurried.is_set() else serving.launch.stop_timeout)
         if self._retiring is not None:
             await self._retiring
-        await self._front.close()
-        self._ended.set()
 
     # What command lines ask for
 

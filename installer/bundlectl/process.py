@@ -143,6 +143,12 @@ class Supervisor:
             self._file.unlink(missing_ok=True)
             return found
 
+    def kill(self) -> None:
+        """End the process that this object started and its session's group, asking no files."""
+        if self._child is not None and self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+
     def status(self) -> Status:
         """How the server is; `service` also tells of one that has died."""
         record = self._record()

@@ -17,6 +17,7 @@ from bundlectl.rotation import RotatingLog
 from bundlectl.route import Target
 from bundlectl.serverlog import Words
 from bundlectl.sockets import socket_path
+from manifests.errors import FilesystemError
 
 Sink = Callable[[bytes], object]
 
@@ -129,7 +130,10 @@ class Server:
         """End all its processes; `patience` in seconds."""
         if self._starting is not None:  # whoever waited for it may be gone, its thread is not
             await asyncio.wait((self._starting,))
-        await asyncio.to_thread(self._supervisor.stop, patience)
+        try:
+            await asyncio.to_thread(self._supervisor.stop, patience)
+        except FilesystemError:  # its folders are gone: what can still be ended is ended
+            self._supervisor.kill()
         self._close_pipe()
         Path(self.target.socket).unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ import dataclasses
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl import served, smoke
+from bundlectl import procfs, served, smoke
 from bundlectl.api import at_socket
 from bundlectl.backoff import Backoff
 from bundlectl.config import ServeConfig
@@ -315,6 +316,20 @@ def test_an_end_can_be_hurried(make):
 def stop(host):
     with host.link() as link:
         link.ask("stop")
+
+
+def test_an_end_after_somebody_has_removed_the_folders(make):
+    host = make()
+    host.use("first")
+    pid = host.server()
+    link = Link(host.path)  # while there is a socket to reach
+    shutil.rmtree(host.layout.prefix)
+    link.ask("stop")
+    link.close()
+    host.thread.join(20)
+    assert not host.thread.is_alive()
+    assert procfs.read(pid) is None
+    host.layout.create()
 
 
 def test_servers_of_a_killed_keeper_are_ended_by_the_next_one(make):
