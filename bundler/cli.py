@@ -31,7 +31,7 @@ from bundler.commands import (
 )
 from bundler.options import EPILOG
 from manifests import __version__
-from manifests.console import Console
+from manifests.console import READER_LEFT, Console, open_streams
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
 
@@ -63,6 +63,15 @@ def completion(shell: str) -> None:
 
 def main() -> None:
     """Run one command and exit with its status."""
+    open_streams()
+    try:
+        _run()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(READER_LEFT)
+
+
+def _run() -> None:
     words = sys.argv[1:]
     console = Console(quiet="--quiet" in words, json="--json" in words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -77,8 +86,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(console.interrupted())
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitCode.OK)
+        raise
     except OSError as error:
         sys.exit(console.fail(from_oserror(error, "working")))
 

@@ -5,12 +5,17 @@ from pathlib import Path
 
 
 def write(path: Path, data: bytes, mode: int, *, new: bool = True) -> None:
-    """Write a file and sync it (fsync(2)); `new` refuses one that is there already.
+    """Write a file and sync it (fsync(2)).
 
-    Its name is the caller's to sync. Raises OSError.
+    `new` refuses one that is there already; without it, that one's name goes first. Nothing is ever
+    written through a link, or into a file that has another name: the folder may be another
+    account's than ours. Its name is the caller's to sync. Raises OSError.
     """
-    with path.open("xb" if new else "wb") as out:
+    if not new:
+        path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as out:
         out.write(data)
         out.flush()
-        os.fsync(out.fileno())
         os.fchmod(out.fileno(), mode)
+        os.fsync(out.fileno())

@@ -7,6 +7,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from manifests import synced
 from manifests.errors import BundleError, UsageError, from_oserror
 
 #: What an HTTP header and every shell carry unchanged.
@@ -24,11 +25,7 @@ def ensure(path: Path) -> str:
     # A full file under its name or none: written beside it, then linked, which never overwrites.
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(key + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        synced.write(draft, f"{key}\n".encode("ascii"), 0o600, new=False)
         with contextlib.suppress(FileExistsError):
             os.link(draft, path)
     except OSError as error:

@@ -24,9 +24,8 @@ from bundlectl import (
 )
 from bundlectl.arguments import command_first, parser
 from bundlectl.call import Run
-from manifests.console import Console
+from manifests.console import READER_LEFT, Console, ReaderLeft, open_streams
 from manifests.errors import BundleError, from_oserror
-from manifests.exitcodes import ExitCode
 from manifests.parity import advice
 
 _ACTIONS: dict[str, Callable[[Run], int]] = {
@@ -61,6 +60,14 @@ _ACTIONS: dict[str, Callable[[Run], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
+    open_streams()
+    try:
+        return _run(argv)
+    except ReaderLeft:
+        return READER_LEFT
+
+
+def _run(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     words = command_first(given)
     console = Console(quiet="--quiet" in words, json="--json" in words)
@@ -73,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return console.fail(error)
     except KeyboardInterrupt:
         return console.interrupted()
-    except BrokenPipeError:
-        return ExitCode.OK
+    except ReaderLeft:
+        raise
     except OSError as error:
         return console.fail(from_oserror(error, "working on the installation"))
     finally:

@@ -11,6 +11,10 @@ from typing import Any
 from bundlectl.tomledit import rendered
 from manifests.errors import UsageError, from_oserror
 
+#: Of the file: [environment] may hold secrets, and no group is the installation's own (an account's
+#: first group is shared by all on many hosts). The keeper and bundlectl, which read it, are its
+#: owner's.
+MODE = 0o600
 #: dtype, where the server and the GPUs decide.
 AUTO = "auto"
 

@@ -17,7 +17,7 @@ from bundlectl import (
 )
 from bundlectl.call import Run
 from bundlectl.install import write_whole
-from bundlectl.process import Supervisor
+from bundlectl.process import KEEPER, Supervisor
 from bundlectl.sizing import Sizing
 from manifests import placement
 from manifests.errors import TargetError, UsageError
@@ -96,9 +96,11 @@ def _set(run: Run) -> int:
         release = supposed.release_of(layout)
         startcheck.check_known(layout, release, settings, models.to_serve(layout, release))
     if changed != text:
-        write_whole(path, changed.encode(), path.stat().st_mode & 0o777)
+        # A group's rights are somebody's decision; everybody's are those of an older release.
+        write_whole(path, changed.encode(), path.stat().st_mode & 0o770)
     told = f"{name}: written" if changed != text else f"{name}: as it was"
-    running = Supervisor(layout).status().running
+    # A keeper whose server has failed takes new settings, too.
+    running = any(Supervisor(layout, name).status().running for name in ("", KEEPER))
     if running and arguments.restart:
         run.console.say(told)
         return servecommands.restart(run)

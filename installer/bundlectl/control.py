@@ -98,6 +98,11 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a conversation is open."""
+        return bool(self._tasks)
+
     async def listen(self, path: str) -> None:
         """Listen there."""
         self._server = await asyncio.start_unix_server(self._converse, path, limit=_LONGEST_LINE)
@@ -125,7 +130,7 @@ class Listener:
         finally:
             self._tasks.discard(task)
             writer.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(BundleError, OSError):
                 await self._gone(session)
 
     async def _answer(self, session: object, line: bytes) -> Answer:

@@ -2,17 +2,23 @@
 
 A folder with nothing in it but what its manifest lists gets another name first, so that no kill
 leaves half of it under its own. From a folder with anything else in it just the listed entries are
-taken. No link is followed, in whatever place it lies.
+taken. No link is followed, in whatever place it lies. What is mounted is emptied, and its mount
+point stays: only who has mounted it can take it away.
 """
 
+import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bundlectl.host.filesystems import mount_points
 from bundlectl.replace import DRAFT, is_folder
 from manifests import placement, tree
+
+#: Every new ext4 file system has it; it is nobody's.
+OF_THE_DISK = "lost+found"
 
 
 def trash_of(folder: Path) -> Path:
@@ -32,20 +38,39 @@ def set_aside(folder: Path) -> None:
 
     Raises OSError.
     """
-    if is_folder(folder):
+    if mounts(folder):  # rename(2) takes no mount point, and would take what is below it along
+        whole(folder)
+    elif is_folder(folder):
         whole(trash_of(folder))
         folder.rename(trash_of(folder))
 
 
 def whole(path: Path) -> None:
-    """Remove a folder with all that is in it, or whatever lies in its place.
+    """Remove a folder with all that is in it, or whatever lies in its place, but mount points.
 
     Raises OSError.
     """
-    if is_folder(path):
+    found = mounts(path)
+    if found and is_folder(path):
+        for entry in sorted(path.iterdir()):
+            if path not in found or entry.name != OF_THE_DISK:
+                whole(entry)
+        if_empty(path)
+    elif is_folder(path):
         shutil.rmtree(path)
-    else:
+    elif not found:
         path.unlink(missing_ok=True)
+
+
+def mounts(path: Path) -> set[Path]:
+    """The mount points at a path and below it; none where it is a link.
+
+    Raises OSError.
+    """
+    if path.is_symlink():
+        return set()
+    real = path.resolve()
+    return {path / one.relative_to(real) for one in mount_points() if one.is_relative_to(real)}
 
 
 def strangers(folder: Path, entries: Sequence[tree.Entry]) -> list[str]:
@@ -89,12 +114,16 @@ def listed(folder: Path, entries: Sequence[tree.Entry]) -> None:
 
 
 def if_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing.
+    """Remove a folder that holds nothing, unless it is a mount point.
 
     Raises OSError.
     """
     if is_folder(folder) and not any(os.scandir(folder)):
-        folder.rmdir()
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or folder not in mounts(folder):
+                raise
 
 
 def size(paths: Iterable[Path]) -> int:

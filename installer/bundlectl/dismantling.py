@@ -57,8 +57,6 @@ _PAPERS = (
 _UNDERWAY = (f"*{placement.PARTIAL}", f".*{placement.TRASH}", ".*.new")
 #: Kept with the settings: which bundles are too old to be installed.
 _SEQUENCES = "sequences.json"
-#: Every new ext4 file system has it; it is nobody's.
-OF_THE_DISK = "lost+found"
 
 
 def known(layout: Layout, medium: Manifest | None) -> dict[str, Manifest]:
@@ -122,7 +120,7 @@ def kept(layout: Layout, wish: Wish) -> list[str]:
 
 
 def left(layout: Layout, wish: Wish, planned: Iterable[Step]) -> list[str]:
-    """What stays because no step names it, below the prefix.
+    """What stays because no step names it, or because it is a mount point, below the prefix.
 
     Raises OSError.
     """
@@ -130,8 +128,10 @@ def left(layout: Layout, wish: Wish, planned: Iterable[Step]) -> list[str]:
     whole = {step.path for step in planned if step.entries is None and not step.if_empty}
     listed = {step.path: step.entries for step in planned if step.entries is not None}
     folders = {step.path for step in planned if step.if_empty}
+    mounts = discard.mounts(layout.prefix)
     wanted = {layout.prefix / path for path in kept(layout, wish)}
-    wanted |= {layout.marker, layout.state / _SEQUENCES, layout.prefix / OF_THE_DISK}
+    wanted |= {layout.marker, layout.state / _SEQUENCES}
+    wanted |= {folder / discard.OF_THE_DISK for folder in (layout.prefix, *mounts)}
 
     def walk(folder: Path) -> Iterator[Path]:
         for path in sorted(folder.iterdir()):
@@ -144,7 +144,14 @@ def left(layout: Layout, wish: Wish, planned: Iterable[Step]) -> list[str]:
             else:
                 yield path
 
-    return [str(path.relative_to(layout.prefix)) for path in walk(layout.prefix)]
+    emptied = {
+        path
+        for path in mounts
+        if path in (folders | {layout.prefix})
+        or any(path.is_relative_to(place) for place in (*whole, *listed))
+    }
+    marks = [f"{path.relative_to(layout.prefix)} (a mount point)" for path in sorted(emptied)]
+    return [*(str(path.relative_to(layout.prefix)) for path in walk(layout.prefix)), *marks]
 
 
 def _inside(folder: Path) -> list[Path]:

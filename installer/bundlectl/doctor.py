@@ -1,11 +1,12 @@
 """`bundlectl doctor`: what is wrong with the server, by its logs and by this host."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bundlectl import apikey, preflight
+from bundlectl import apikey, preflight, sight
 from bundlectl.call import Run
 from bundlectl.checks import STOP, WARN
 from bundlectl.evidence import answers
@@ -47,7 +48,10 @@ def doctor(run: Run) -> int:
         return answers(look(), names) if names and not arguments.foreign else {}
 
     own = not arguments.log
-    logs = [read(path) for path in of_server(layout)] if own else [*map(_read, arguments.log)]
+    unseen = sight.hidden(layout) if own else ""
+    logs = (
+        [read(path) for path in _readable(layout, unseen)] if own else [*map(_read, arguments.log)]
+    )
     diagnosis = diagnose(
         logs,
         ask,
@@ -55,12 +59,15 @@ def doctor(run: Run) -> int:
         hide=Redactor(_secrets(layout)),
         prefix=str(layout.prefix),
     )
-    checks = failing(look()) if own else ()
-    status = Supervisor(layout).status() if own else None
+    # What is unreadable to this account alone is no damage.
+    checks = failing(look()) if own and not (unseen and look().damage) else ()
+    status = Supervisor(layout).status() if own and not unseen else None
     code = _status(diagnosis, checks)
+    if unseen and code == ExitCode.OK:
+        code = ExitCode.FILESYSTEM
     run.console.result(
-        diagnosis.as_record() | _record(status, checks) | {"exit_code": int(code)},
-        "\n".join(_lines(diagnosis, status, checks, everything=arguments.all)),
+        diagnosis.as_record() | _record(status, checks, unseen) | {"exit_code": int(code)},
+        "\n".join([*filter(None, (unseen,)), *_lines(diagnosis, status, checks, arguments.all)]),
     )
     return code
 
@@ -74,6 +81,12 @@ def of_server(layout: Layout) -> tuple[Path, ...]:
     return tuple(path for path in newest if found[path] >= since)
 
 
+def _readable(layout: Layout, unseen: str) -> tuple[Path, ...]:
+    """The server's logs, without those of another account that are its alone."""
+    paths = of_server(layout)
+    return tuple(path for path in paths if not unseen or os.access(path, os.R_OK, effective_ids=True))
+
+
 def failing(scene: Scene) -> tuple[preflight.Finding, ...]:
     """What preflight finds wrong with a host; nothing where nothing is installed."""
     begun = (_UNFINISHED,) if scene.unfinished else ()
@@ -81,8 +94,12 @@ def failing(scene: Scene) -> tuple[preflight.Finding, ...]:
         return (preflight.Finding("installation", STOP, False, scene.damage), *begun)
     if scene.needs is None:
         return begun
-    # A server of ours that runs holds its port and its memory itself.
-    needs = replace(scene.needs, port=0, memory=0) if scene.running else scene.needs
+    # What is ours holds its port and its memory itself.
+    needs = replace(
+        scene.needs,
+        port=0 if scene.held else scene.needs.port,
+        memory=0 if scene.running else scene.needs.memory,
+    )
     findings = preflight.examine(needs, scene.host, scene.ignored)
     return (*begun, *(one for one in findings if one.stops or one in preflight.warnings(findings)))
 
@@ -110,17 +127,19 @@ def _status(diagnosis: Diagnosis, checks: Sequence[preflight.Finding]) -> ExitCo
     return ExitCode.OK
 
 
-def _record(status: Status | None, checks: Sequence[preflight.Finding]) -> dict[str, object]:
-    if status is None:
-        return {}
-    return {"running": status.running, "preflight": [vars(finding) for finding in checks]}
+def _record(
+    status: Status | None, checks: Sequence[preflight.Finding], unseen: str
+) -> dict[str, object]:
+    found = {"preflight": [vars(finding) for finding in checks]}
+    if unseen:
+        return found | {"running": None, "problem": unseen}
+    return {} if status is None else found | {"running": status.running}
 
 
 def _lines(
     diagnosis: Diagnosis,
     status: Status | None,
     checks: Sequence[preflight.Finding],
-    *,
     everything: bool,
 ) -> list[str]:
     lines = []

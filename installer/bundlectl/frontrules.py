@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
@@ -17,6 +18,13 @@ _HOP_BY_HOP = frozenset(
 #: What other machines may ask for; vLLM's API key guards /v1 and nothing else.
 _API = b"/v1/"
 _HEALTH = b"/health"
+#: Not CONNECT, which asks for another protocol, and not TRACE.
+_METHODS = (b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT")
+_HOST = re.compile(rb"(?:\[[\w:.%~-]+\]|[\w.%~-]*)(?::\d*)?")
+#: The Host that a server gets, whatever the client said. vLLM's key guards a path that Starlette
+#: takes from a URL made of the client's Host, where "x/y?" hides the path that is really asked for.
+_OUR_HOST = b"localhost"
+_OUR_URL = re.compile(rb"https?://" + _OUR_HOST + rb"(?=/)")
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,7 @@ class Refusal:
     status: int
     message: str
     retry_after: int = 0  # seconds; 0: no such header
+    allow: tuple[bytes, ...] = ()  # the methods that are not refused
 
     def headers(self, body: bytes) -> Headers:
         """The headers of the answer."""
@@ -35,6 +44,8 @@ class Refusal:
         ]
         if self.retry_after:
             headers.append((b"retry-after", b"%d" % self.retry_after))
+        if self.allow:
+            headers.append((b"allow", b", ".join(self.allow)))
         return headers
 
     def body(self) -> bytes:
@@ -50,13 +61,19 @@ class Rules:
     open_paths: tuple[str, ...] = ()  # further paths for other machines, exactly or up to a "/"
 
     def refusal(
-        self, peer: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]
+        self, peer: str, method: bytes, target: bytes, headers: Iterable[tuple[bytes, bytes]]
     ) -> Refusal | None:
         """Why a request is not passed on; None where it is.
 
         `peer` is the client's IP address, `target` what stands in the request line.
         """
-        names = [name for name, _ in headers]
+        if method not in _METHODS:
+            return Refusal(405, "there is no such method", allow=_METHODS)
+        every = list(headers)
+        names = [name for name, _ in every]
+        hosts = [value for name, value in every if name == b"host"]
+        if len(hosts) > 1 or not all(map(_HOST.fullmatch, hosts)):
+            return Refusal(400, "a request has one Host, which is a name and a port")
         if b"transfer-encoding" in names and b"content-length" in names:
             # Two readers could see the end of such a request at two places (RFC 9112, section 6.1).
             return Refusal(400, "a request has one length")
@@ -92,7 +109,33 @@ def is_loopback(peer: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def to_server(headers: Iterable[tuple[bytes, bytes]], peer: str) -> Headers:
+    """The headers of a request as the server gets them.
+
+    Where a request came from is what a proxy on this machine says, and nobody else's to say.
+    """
+    believed = is_loopback(peer)
+    kept = [
+        (name, value)
+        for name, value in _passed_on(headers)
+        if name != b"host" and (believed or not _tells_of_origin(name))
+    ]
+    return [(b"host", _OUR_HOST), *kept, (b"connection", b"close")]
+
+
+def _tells_of_origin(name: bytes) -> bool:
+    return name == b"forwarded" or name.startswith(b"x-forwarded-")
+
+
+def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers of an answer as the client gets them: without our name of the server."""
+    return [
+        (name, _OUR_URL.sub(b"", value) if name == b"location" else value)
+        for name, value in _passed_on(headers)
+    ]
+
+
+def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers of a message without those that concern one connection."""
     every = list(headers)
     named = {

@@ -1,6 +1,7 @@
 """Start a server again whenever it has died or hangs, until that has failed too often."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from bundlectl.served import Server
 from manifests.errors import BundleError
 
 _FAILED = "the server has failed and is being restarted"
+_PAUSE = 5.0  # seconds after which a look that failed is repeated
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Guard:
     async def revive(self, server: Server) -> str:
         """Start a server that was in service again, and send requests to it once it answers.
 
-        Gives what is in the way, if anything is; nothing of it is left then.
+        Gives what is in the way, if anything is; nothing of it is left then that can be ended.
         """
         try:
             await server.stop(0)
@@ -70,8 +72,8 @@ class Guard:
             put_in_service(self._layout, server.slot)
         except (BundleError, OSError) as error:
             self._route.close(_FAILED)
-            await server.stop(0)
-            return error.what if isinstance(error, BundleError) else error.strerror or str(error)
+            await self._end(server)
+            return _reason(error)
         self._route.open(server.target)
         return ""
 
@@ -81,23 +83,50 @@ class Guard:
         while True:
             if not why:
                 begun = time.monotonic()
-                why = await server.illness(health_timeout)
+                why = await self._illness(server, health_timeout)
                 served = time.monotonic() - begun
             self._route.close(_FAILED)
             while why:
                 self.last = Failure(int(time.time()), why)
-                self._tell(f"{server.name}: {why}")
+                self._say(server, why)
                 delay = backoff.failed(served)
-                await server.stop(0)
+                await self._end(server)
                 if delay is None:
                     self._give_up(server)
                     return
                 await asyncio.sleep(delay)
                 why, served = await self.revive(server), 0.0
             self.restarts += 1
-            self._tell(f"{server.name} serves again")
+            self._say(server, "it serves again")
+
+    async def _illness(self, server: Server, health_timeout: float) -> str:
+        """Server.illness; where that can't be told at the moment, look again."""
+        told = ""
+        while True:
+            try:
+                return await server.illness(health_timeout)
+            except (BundleError, OSError) as error:
+                if (reason := _reason(error)) != told:
+                    self._say(server, f"its state is unknown: {reason}")
+                told = reason
+                await asyncio.sleep(_PAUSE)
+
+    async def _end(self, server: Server) -> None:
+        """End it as far as possible; a start after that says whether it was."""
+        try:
+            await server.stop(0)
+        except (BundleError, OSError) as error:
+            self._say(server, _reason(error))
+
+    def _say(self, server: Server, text: str) -> None:
+        with contextlib.suppress(OSError):  # whoever listens may have left
+            self._tell(f"{server.name}: {text}")
 
     def _give_up(self, server: Server) -> None:
-        self._tell(f"{server.name}: it is not started again, for it failed too often")
+        self._say(server, "it is not started again, for it failed too often")
         self._route.close("the server has failed too often; see: bundlectl status")
         self.gave_up.set()
+
+
+def _reason(error: BundleError | OSError) -> str:
+    return error.what if isinstance(error, BundleError) else error.strerror or str(error)

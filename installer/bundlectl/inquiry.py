@@ -21,7 +21,7 @@ from manifests.trial import Answer, Question
 
 _SCRIPT = Path(trial.__file__)
 #: Seconds. Half a minute is usual with a cold disk; a busy machine takes longer.
-_PATIENCE = 600
+PATIENCE = 600
 _LINES, _LONGEST = 5, 300  # of a crash: the last lines, and characters of each
 
 
@@ -90,7 +90,7 @@ def ask(question: Question, python: Path, variables: Mapping[str, str], folder: 
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=PATIENCE,
             check=False,
             umask=0o077,
         )
@@ -98,7 +98,7 @@ def ask(question: Question, python: Path, variables: Mapping[str, str], folder: 
     except OSError as error:
         raise _failed(f"it can't be started: {error.strerror}", ()) from None
     except subprocess.TimeoutExpired:
-        raise _failed(f"no answer within {_PATIENCE} seconds", ()) from None
+        raise _failed(f"no answer within {PATIENCE} seconds", ()) from None
     except (IndexError, ValueError, IntegrityError):
         lines = [redact(line)[:_LONGEST] for line in done.stderr.splitlines() if line.strip()]
         raise _failed(f"it ended with status {done.returncode}", tuple(lines[-_LINES:])) from None

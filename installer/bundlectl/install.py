@@ -18,6 +18,7 @@ from bundlectl import (
     models,
     preflight,
     readiness,
+    running,
     sequence,
 )
 from bundlectl.command import check_arguments
@@ -37,13 +38,25 @@ _LAUNCHER = """\
 # Runs bundlectl on the release in service, or on any other while that one has no Python that runs.
 prefix={prefix}
 broken=
+current=$prefix/current
+before=
+for word; do
+  [ "$before" != --instance ] || word=--instance=$word
+  case $word in
+    --instance=default | --instance=*/*) ;;
+    --instance=*) current=$prefix/instances/${{word#*=}}/current ;;
+  esac
+  before=$word
+done
 # For preflight to tell: names alone, values may be secrets.
 BUNDLECTL_CALLER="${{LD_LIBRARY_PATH:+LD_LIBRARY_PATH}} ${{LD_PRELOAD:+LD_PRELOAD}} \\
 ${{LD_AUDIT:+LD_AUDIT}} ${{PYTHONPATH:+PYTHONPATH}} ${{PYTHONHOME:+PYTHONHOME}}"
 export BUNDLECTL_CALLER
 unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT PYTHONPATH PYTHONHOME
-for release in "$prefix/current" "$prefix"/releases/*; do
+for release in "$current" "$prefix/current" "$prefix"/releases/*; do
   case $release in *.partial) continue ;; esac
+  # By its own name: through `current`, a switch would mix two releases' modules in one program.
+  release=$(cd -P -- "$release" 2>/dev/null && pwd -P) || continue
   python=$release/runtime/bin/python
   [ -x "$python" ] || continue
   # The shell takes a file that is cut off for a script, which does nothing and succeeds.
@@ -180,6 +193,7 @@ def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -
     missing = len(entries) - len(there)
     needs = replace(
         readiness.needs_of(manifest, settings, model),
+        freed=Supervisor(layout).status().memory,
         disk=preflight.rounded(sizes.values(), block)
         - preflight.rounded(taken, block)
         + (_PAPERS * block + missing * _NAME),
@@ -261,20 +275,17 @@ def _refuse_in_use(
 ) -> None:
     """Nothing is replaced below a server that runs from it."""
     damaged = [part.folder for part in manifest.parts() if part.folder not in intact]
-    for instance in layout.every():
-        status = Supervisor(instance).status()
-        if not status.running or status.service is None:
-            continue
-        # An older program did not write them down.
-        folders = status.service.folders or [part.folder for part in manifest.parts()]
-        served = [f"the folder {folder}" for folder in damaged if folder in folders]
-        if status.service.release == release:
-            served.insert(0, f"the release {release}")
-        if served:
+    every = tuple(part.folder for part in manifest.parts())
+    for one in running.everything(layout):
+        used = [f"the folder {folder}" for folder in damaged if folder in one.models(every)]
+        if one.service.release == release:
+            used.insert(0, f"the release {release}")
+        if used:
             raise UsageError(
-                f"{served[0]} is damaged and its server runs",
-                why="see what is wrong with: bundlectl audit",
-                mend=f"run: {instance.spoken} stop; then the same command again, which mends it",
+                f"{used[0]} has to be unpacked again, and {one.who} runs from it",
+                why="something is damaged; see what with: bundlectl audit",
+                mend=f"run: {one.instance.spoken} stop; then the same command again, "
+                "which mends it",
             )
 
 
@@ -345,7 +356,7 @@ def _write_companions(layout: Layout, manifest: bundle.Manifest, options: Option
     write_whole(layout.command, launcher(layout), 0o755)
     if not layout.config_file.exists():
         settings = config.ServeConfig(**{"thinking": manifest.thinking, **options.chosen})
-        write_whole(layout.config_file, config.render_default(settings).encode(), 0o644)
+        write_whole(layout.config_file, config.render_default(settings).encode(), config.MODE)
     apikey.ensure(layout.api_key)
 
 

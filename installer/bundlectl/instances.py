@@ -151,7 +151,7 @@ def create(
         try:
             discard.whole(draft.home)  # of a run that was killed
             draft.create()
-            install.write_whole(draft.config_file, text.encode(), 0o644)
+            install.write_whole(draft.config_file, text.encode(), config.MODE)
             apikey.ensure(draft.api_key)
             service.commit(draft, release, served)
             draft.home.rename(fresh.home)

@@ -5,13 +5,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundlectl import procfs
+from bundlectl import procfs, running
 from bundlectl.install import locked
 from bundlectl.layout import Layout
 from bundlectl.locks import held
-from bundlectl.process import Supervisor
 from bundlectl.replace import is_folder
-from manifests.errors import FilesystemError
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,9 @@ def uses(layout: Layout) -> Iterator[Use]:
 
     Processes of other accounts that keep to themselves what they run are not seen.
     """
-    for instance in layout.every():
-        for name in servers(instance):
-            status = Supervisor(instance, name).status()
-            if status.running and status.service is not None:
-                who = f"the server of the instance {instance.called} (process {status.pid})"
-                yield Use(f"{layout.releases.name}/{status.service.release}", who)
-                yield from (Use(folder, who) for folder in status.service.folders)
+    for one in running.everything(layout):
+        yield Use(f"{layout.releases.name}/{one.service.release}", one.who)
+        yield from (Use(folder, one.who) for folder in one.service.folders)
     for process, program in programs(layout):
         release = program.relative_to(layout.releases.resolve()).parts[0]
         yield Use(f"{layout.releases.name}/{release}", f"process {process.pid}")
@@ -66,19 +60,3 @@ def programs(layout: Layout) -> Iterator[tuple[procfs.Process, Path]]:
             continue
         if program.is_relative_to(releases):
             yield process, program
-
-
-def servers(instance: Layout) -> list[str]:
-    """The names of the records of servers, running or not; see bundlectl.process.
-
-    Raises FilesystemError.
-    """
-    try:
-        return sorted(path.stem for path in instance.run.iterdir() if path.suffix == ".json")
-    except FileNotFoundError:
-        return []
-    except OSError:
-        raise FilesystemError(
-            f"{instance.run}: this account can't see which servers run",
-            mend=f"run it as the account that owns {instance.prefix}",
-        ) from None

@@ -13,6 +13,7 @@ import os
 import re
 from pathlib import Path
 
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Member names hold no tab; see manifests.names.
 _BLOCK = re.compile(r"([^\t]+)((?:\t[0-9]{1,19})+)")
 
@@ -82,7 +83,7 @@ class Journal:
             self._begun[block[1]] = numbers if any(numbers) else ()
 
     def _append(self, line: str) -> None:
-        with self._path.open("r+b" if self._path.exists() else "x+b", buffering=0) as handle:
+        with os.fdopen(os.open(self._path, _FLAGS, 0o644), "r+b", buffering=0) as handle:
             handle.truncate(self._good)
             handle.seek(self._good)
             self._good += handle.write(line.encode() + b"\n")

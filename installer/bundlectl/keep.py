@@ -2,20 +2,21 @@
 
 import asyncio
 import contextlib
-import fcntl
 import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
+from bundlectl import locks
 from bundlectl.keeper import Keeper
 from bundlectl.layout import Layout
 from bundlectl.notify import READY, STOPPING, notify
 from bundlectl.process import KEEPER, Service, Supervisor
 from bundlectl.served import Sink
-from manifests.errors import ServerError, UsageError
+from manifests.errors import BundleError, ServerError, from_oserror
 from manifests.exitcodes import ExitCode
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,27 +28,45 @@ def attend(
     """Be the keeper of an installation until it is told to end; gives the exit status.
 
     `work` puts a server into service, by the keeper's own socket, in a thread; what it raises ends
-    the keeper and is raised. `sink` gets what servers write. Raises ServerError where the server
-    failed too often, UsageError where another keeper is at work.
+    the keeper and is raised. `sink` gets what servers write, and then what the keeper says
+    too. Raises ServerError where the server failed too often, or the keeper by a defect of its own;
+    UsageError where another keeper is at work; FilesystemError.
     """
-    with _only_one(layout):
+    lock, busy = layout.run / "keeping.lock", "the server runs already"
+    with locks.held(lock, busy, "run: bundlectl restart, or: bundlectl stop"):
         _allow_many_connections()
         Supervisor(layout, KEEPER).enrol(Service("", 0, "", release))
-        return asyncio.run(_Life(layout, release, sink).live(work))
+        tell = _tell if work is None else lambda text: sink(_stamped(text).encode())
+        try:
+            return asyncio.run(_Life(layout, release, tell, sink).live(work))
+        except BundleError:
+            raise
+        except OSError as error:
+            raise from_oserror(error, "keeping the server") from error
+        except Exception as error:
+            tell("".join(traceback.format_exception(error)))
+            # Python's own status would be that of altered files.
+            raise ServerError(
+                f"the keeper failed: {type(error).__name__}",
+                why="it is a defect of bundlectl's own; the lines above tell where",
+                mend="run: bundlectl start; and tell its makers: bundlectl support",
+            ) from error
 
 
 class _Life:
     """One run of the keeper, and the signals that end it."""
 
-    def __init__(self, layout: Layout, release: str, sink: Sink) -> None:
-        self._keeper = Keeper(layout, release, _tell, sink)
+    def __init__(
+        self, layout: Layout, release: str, tell: Callable[[str], object], sink: Sink
+    ) -> None:
+        self._keeper = Keeper(layout, release, tell, sink)
         self._asked: list[signal.Signals] = []
 
     async def live(self, work: Callable[[], object] | None) -> int:
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 asyncio.get_running_loop().add_signal_handler(number, self._end, number)
-        life = asyncio.create_task(self._keeper.run())
+        life = asyncio.create_task(self._keeper.run(attended=work is not None))
         if work is not None:
             await self._work(work, life)
         notify(READY)
@@ -87,18 +106,6 @@ class _Life:
             )
 
 
-@contextlib.contextmanager
-def _only_one(layout: Layout) -> Iterator[None]:
-    with (layout.run / "keeping.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                "the server runs already", mend="run: bundlectl restart, or: bundlectl stop"
-            ) from None
-        yield
-
-
 def _allow_many_connections() -> None:
     """A request takes two files, and by default a process may have 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -107,15 +114,23 @@ def _allow_many_connections() -> None:
 
 
 def _tell(text: str) -> None:
-    # In the background this is keeper.log, in the foreground what the service manager keeps.
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # keeper.log, and its disk may be full
+        sys.stderr.write(_stamped(text))
+        sys.stderr.flush()
+
+
+def _stamped(text: str) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n"
 
 
 def main() -> int:
     """Be a keeper in the background."""
     prefix, release, *instance = sys.argv[1:]
-    return attend(Layout(Path(prefix), *instance), release, len)
+    try:
+        return attend(Layout(Path(prefix), *instance), release, len)
+    except BundleError as error:
+        _tell(error.render())
+        return error.exit_code
 
 
 if __name__ == "__main__":

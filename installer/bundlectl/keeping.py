@@ -1,17 +1,20 @@
 """Find the keeper of an installation, or start one."""
 
 import contextlib
+import os
+import pwd
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from bundlectl import managing
 from bundlectl.control import PROTOCOL, Link, Lost
 from bundlectl.keeper import SOCKET
 from bundlectl.layout import Layout
 from bundlectl.process import KEEPER, Service, Supervisor
 from bundlectl.sockets import socket_path
-from manifests.errors import ServerError, UsageError
+from manifests.errors import ServerError, UsageError, from_oserror
 
 _PATIENCE = 30.0  # seconds until a keeper listens; it may have to end an earlier one's server
 _POLL = 0.05  # seconds
@@ -35,12 +38,43 @@ def status(layout: Layout) -> dict[str, Any] | None:
     return None
 
 
+def serves(told: dict[str, Any] | None) -> bool:
+    """Whether requests are taken, by what `status` gives; those that wait for a switch are."""
+    return told is not None and told["state"] != "closed"
+
+
+def check_account(layout: Layout) -> None:
+    """Refuse to start or stop an account's servers as another one, root included.
+
+    What that leaves (locks, logs, a server of root's) is in the account's way afterwards. Raises
+    UsageError.
+    """
+    try:
+        uid = layout.run.stat().st_uid
+    except OSError as error:
+        raise from_oserror(error, "looking whose servers these are") from error
+    if uid == os.geteuid():
+        return
+    try:
+        name = user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name, user = f"uid {uid}", f"'#{uid}'"
+    unit = managing.by_systemd(layout, "restart")
+    raise UsageError(
+        f"the server of {layout.home} belongs to {name}, and this is another account",
+        why="what this one started or locked, that one could neither end nor write",
+        mend=f"run: sudo -u {user} {layout.spoken} …" + (f"; or: {unit}" if unit else ""),
+    )
+
+
 @contextlib.contextmanager
 def conversation(layout: Layout, release: str) -> Iterator[Link]:
     """A conversation with the keeper, which is started from that release where none runs.
 
-    Raises ServerError where it does not come up or ends, UsageError where it is another version's.
+    Raises ServerError where it does not come up or ends, UsageError where it is another version's
+    or another account's.
     """
+    check_account(layout)
     link = connect(layout) or _summon(layout, release)
     with contextlib.closing(link):
         try:

@@ -1,5 +1,6 @@
 """Where everything of an installation lies, and which folders may become one."""
 
+import contextlib
 import os
 import pwd
 import re
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from manifests import placement
+from manifests import placement, synced
 from manifests.errors import UsageError, from_oserror
 
 ROOT_PREFIX = Path("/opt/vllm-bundle")
@@ -190,9 +191,8 @@ class Layout:
             # that check_prefix accepts again: empty, or ours.
             for folder in (self.prefix, self.state):
                 _make(folder, 0o755)
-            if not self.marker.exists():
-                self.marker.write_text("This folder belongs to vllm-bundle.\n", "utf-8")
-                self.marker.chmod(0o644)
+            with contextlib.suppress(FileExistsError):
+                synced.write(self.marker, b"This folder belongs to vllm-bundle.\n", 0o644)
             for folder, mode in modes:
                 _make(folder, mode)
         except OSError as error:

@@ -68,6 +68,26 @@ _FIELD = re.compile(
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*"|(?<!\w)'(?:[^'\\\n]|\\.)*'(?!\w)""")
 _NUMBERS = re.compile(r"[\[(]\s*\d{1,7}(?:\s*,\s*\d{1,7}){7,}[^\])]*[\])]?")
 
+#: What a traceback ends in: the class, and words that may be anybody's.
+_EXCEPTION = re.compile(
+    r"(?:^(?:[A-Za-z_]\w*\.)+[A-Z]\w*|\b[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Fail(?:ed|ure)))"
+    r": (?P<words>.+)"
+)
+#: What the system, CUDA, PyTorch, NCCL and vLLM's engine say in one, as they begin. None of them
+#: quotes a request.
+_SYSTEM = re.compile(
+    r"\[Errno \d+\] |CUDA (?:out of memory|[Ee]rror|driver|runtime)\b|CUBLAS_|CUDNN_"
+    r"|cuda runtime error|NCCL (?:[Ee]rror|WARN)|\[enforce fail at |\[\.{0,2}/\S+:\d+\] "
+    r"|DefaultCPUAllocator: |HIP "
+    r"|Triton |PassManager::run failed|No module named '?[\w.]+'?$|cannot import name '\w+' from"
+    r"|lib[\w.+-]+\.so[\w.]*: cannot open shared object file|/\S+\.so[\w.]*: (?:undefined|version)"
+    r"|(?:GLIBC|GLIBCXX)_|out of memory$|Failed core proc|Unable to (?:find|open) /\S+$"
+    r"|Engine(?:Core| core| loop| process)\b|Worker (?:proc|failed)|cancelled$"
+    r"|unable to open shared memory"
+    r"|(?:Cannot|Can't) (?:allocate memory|start new thread)|can't start new thread$|timed out\b"
+    r"|No (?:available memory|space left|CUDA GPUs)|Free memory on device|To serve at least"
+    r"|Failed to (?:find C compiler|initialize)|Connection (?:refused|reset|closed)|Broken pipe$"
+)
 #: Lines of other programs: what each looks like.
 _SHAPES = tuple(
     re.compile(pattern)
@@ -201,8 +221,19 @@ def _without_content(line: str, serving: bool) -> str:
         line = f"{line[: found.end()]}[removed:{CONTENT}]"
     if not serving:
         return line
+    line = _without_message(line)
     line = _QUOTED.sub(_without_sentence, line)
     return _NUMBERS.sub(f"[removed:{CONTENT}]", line)
+
+
+def _without_message(line: str) -> str:
+    """An exception's line without its words, unless a program of the system chose them."""
+    header = _HEADER.match(line)
+    words = header["words"] if header else _PREFIX.sub("", line)
+    found = _EXCEPTION.search(words)
+    if found is None or _SYSTEM.match(found["words"]):
+        return line
+    return f"{line.removesuffix(found['words'])}[removed:{CONTENT}]"
 
 
 def _without_sentence(quoted: re.Match[str]) -> str:

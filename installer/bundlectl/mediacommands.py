@@ -8,7 +8,7 @@ from bundlectl import preflight as checking
 from bundlectl import repair as repairing
 from bundlectl.call import Run, seconds
 from bundlectl.outcome import preview
-from bundlectl.servecommands import STARTING, foreground, tell
+from bundlectl.servecommands import STARTING, foreground, refuse_another, tell
 from manifests import audit as auditing
 from manifests.bundle import Manifest
 from manifests.console import size
@@ -24,6 +24,8 @@ def install(run: Run) -> int:
     layout, options, console = run.layout, run.options(), run.console
     report = installing.examine(run.media, layout, options, run.next_medium)
     manifest = report.manifest
+    if run.arguments.foreground and not manifest.model_only:
+        refuse_another(layout)
     console.say(f"{manifest.name} → {layout.prefix}")
     for warning in checking.warnings(report.findings):
         console.say(f"warning: {warning.line()}")

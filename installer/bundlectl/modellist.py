@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bundlectl import models
+from bundlectl import models, sight
 from bundlectl.layout import Layout
 from bundlectl.process import Supervisor
 from manifests.console import size
@@ -21,13 +21,12 @@ class Line:
     stack: str
     adapters: tuple[str, ...]
     chosen: bool  # `start` serves it
-    served: bool  # it is being served
+    served: bool | None  # it is being served; None where this account can't see that
 
 
 def lines(layout: Layout) -> tuple[Line, ...]:
     """Every installed model, by name and revision."""
-    status = Supervisor(layout).status()
-    running = status.service.folders if status.running and status.service else ()
+    running = _running(layout)
     chosen = _chosen(layout)
     found: dict[str, list[models.Installed]] = {}
     for one in models.installed(layout):
@@ -41,7 +40,7 @@ def lines(layout: Layout) -> tuple[Line, ...]:
             stack=group[0].manifest.stack,
             adapters=tuple(dict.fromkeys(a.name for one in group for a in one.adapters)),
             chosen=folder == chosen,
-            served=folder in running,
+            served=None if running is None else folder in running,
         )
         for folder, group in sorted(found.items())
     )
@@ -65,6 +64,14 @@ def text(listed: tuple[Line, ...]) -> str:
 def record(listed: tuple[Line, ...]) -> dict[str, Any]:
     """The lines as --json prints them."""
     return {"models": [vars(line) for line in listed]}
+
+
+def _running(layout: Layout) -> tuple[str, ...] | None:
+    """The folders that are served from; None where this account can't see that."""
+    if sight.hidden(layout):
+        return None
+    status = Supervisor(layout).status()
+    return status.service.folders if status.running and status.service else ()
 
 
 def _chosen(layout: Layout) -> str:

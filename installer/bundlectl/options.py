@@ -15,8 +15,14 @@ from manifests.trial import Option
 
 #: argparse's _negative_number_matcher: such a word is a value, not an option.
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-#: nargs as argparse knows them → least and most values.
-_COUNTS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
+#: nargs as argparse knows them → least and most values. It knows others (REMAINDER, PARSER), which
+#: take options for values.
+_COUNTS: dict[str, tuple[int, int | None]] = {
+    "": (1, 1),
+    "?": (0, 1),
+    "*": (0, None),
+    "+": (1, None),
+}
 _SHOWN = 60  # characters of a value in a message
 
 
@@ -125,7 +131,11 @@ class _Reader:
     def _take(
         self, place: int, name: str, option: Option, given: tuple[str, ...], *, attached: bool
     ) -> int:
-        least, most = _COUNTS.get(option.nargs) or (int(option.nargs), int(option.nargs))
+        if (counts := _counts(option.nargs)) is None:
+            value = given if attached else ()
+            self.doubtful.append((name, *value, *self.words[place + 1 :]))
+            return len(self.words)
+        least, most = counts
         taken = given if most is None else given[:most]
         if attached and most == 0:
             self._wrong(place, f"{name} takes no value", f"write {name} alone")
@@ -167,6 +177,13 @@ class _Reader:
 
     def _wrong(self, place: int, text: str, mend: str) -> None:
         self.problems.append(Problem(place, text, mend))
+
+
+def _counts(nargs: str) -> tuple[int, int | None] | None:
+    """Least and most values of an option; None where only argparse can tell."""
+    if nargs.isdecimal():
+        return int(nargs), int(nargs)
+    return _COUNTS.get(nargs)
 
 
 def _is_option(word: str) -> bool:

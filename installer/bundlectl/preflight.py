@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bundlectl.checks import CHECKS, LEVELS, STOP, WARN, Check
 from bundlectl.checks import Needs as Needs
 from bundlectl.host import Host
-from manifests.errors import FilesystemError, TargetError, UsageError
+from manifests.errors import BundleError, FilesystemError, TargetError, UsageError
 
 #: How a group of findings is headed, by level.
 _HEADS = {"stop": "stops", "warn": "warnings", "info": "notes"}
@@ -64,20 +64,27 @@ def examine(
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Stop where a finding says so.
+    """Stop where a finding says so. Raises the error of `refusal`."""
+    error = refusal(findings)
+    if error is not None:
+        raise error
 
-    Raises FilesystemError where the file system is all that is wrong, else TargetError.
+
+def refusal(findings: Sequence[Finding]) -> BundleError | None:
+    """Why these findings stop everything; None where they don't.
+
+    A FilesystemError where the file system is all that is wrong, else a TargetError.
     """
     stops = [finding for finding in findings if finding.stops]
     if not stops:
-        return
+        return None
     kinds = {check.error for check in CHECKS for stop in stops if check.name == stop.name}
     kind = FilesystemError if kinds == {FilesystemError} else TargetError
     if len(stops) == 1:
         (stop,) = stops
         needed = f", needed: {stop.needed}" if stop.needed else ""
-        raise kind(f"this host does not fit: {stop.name}: {stop.found}{needed}", mend=stop.mend)
-    raise kind(
+        return kind(f"this host does not fit: {stop.name}: {stop.found}{needed}", mend=stop.mend)
+    return kind(
         f"this host does not fit: {len(stops)} checks failed",
         findings=[stop.line() for stop in stops],
         mend="mend each of them, then run the same command again",

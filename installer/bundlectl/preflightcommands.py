@@ -5,7 +5,7 @@ from bundlectl import preflight as checking
 from bundlectl import readiness
 from bundlectl.call import Run
 from bundlectl.checks import CHECKS
-from bundlectl.process import Supervisor
+from bundlectl.process import KEEPER, Supervisor
 from manifests.exitcodes import ExitCode
 
 
@@ -20,14 +20,18 @@ def preflight(run: Run) -> int:
         report = installing.examine(run.media, run.layout, run.options(), run.next_medium)
         subject, findings = report.manifest.name, report.findings
     else:
-        running = Supervisor(run.layout).status().running
         subject, findings = readiness.of_installed(
             run.layout,
             ignore=frozenset(arguments.ignore),
             port=arguments.port or 0,
-            running=running,
+            running=Supervisor(run.layout).status().running,
+            held=Supervisor(run.layout, KEEPER).status().running,
         )
     record = {"subject": subject, "findings": [vars(finding) for finding in findings]}
-    run.console.result(record, checking.report(findings, every=arguments.all))
-    checking.refuse(findings)
-    return ExitCode.OK
+    refusal = checking.refusal(findings)
+    # One document: with the error's own record in it, but for its findings, which are lines.
+    told = {**refusal.as_record(), **record} if refusal else record
+    run.console.result(told, checking.report(findings, every=arguments.all))
+    if refusal is None:
+        return ExitCode.OK
+    return refusal.exit_code if run.console.json else run.console.fail(refusal)

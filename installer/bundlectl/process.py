@@ -167,8 +167,8 @@ class Supervisor:
 
     def alive(self) -> bool:
         """Whether the server's leading process lives."""
-        if self._child is not None and self._child.poll() is not None:
-            return False
+        if self._child is not None:  # asked without a file, which there may be none left for
+            return self._child.poll() is None
         record = self._record()
         return record is not None and self._leader(record) is not None
 

@@ -29,14 +29,7 @@ def before_start(
     FilesystemError.
     """
     needs = needs_of(manifest, settings, model.model)
-    probed = host.probe(
-        layout.prefix,
-        settings.host,
-        settings.port,
-        gpus=needs.on_gpu,
-        details=False,
-        environ=visible_to(settings),
-    )
+    probed = probe(layout, settings, gpus=needs.on_gpu, details=False)
     found = preflight.examine(needs, probed, ignored(layout, release), _AT_START)
     preflight.refuse(found)
     return tuple(preflight.warnings(found))
@@ -49,24 +42,42 @@ def of_installed(
     *,
     port: int = 0,
     running: bool = False,
+    held: bool = False,
 ) -> tuple[str, tuple[Finding, ...]]:
     """An installed release (default: the one in service), and what every check says of it.
 
-    `port`: another one than the settings' own. Port and memory are left out while a server of ours
-    is `running`. Raises UsageError where nothing is
+    `port`: another one than the settings' own. Memory is left out while a server of ours is
+    `running`, the port while a front of ours has `held` it. Raises UsageError where nothing is
     installed, IntegrityError where its papers are damaged.
     """
     release = release or layout.current_release() or _latest(layout)
     manifest, _ = placement.load_manifest(layout.prefix, release)
     settings = config.load(layout.config_file)
-    settings = replace(settings, port=port or settings.port)
+    wanted = port or settings.port
+    settings = replace(settings, port=0 if held and wanted == settings.port else wanted)
     needs = needs_of(manifest, settings, to_serve(layout, release, manifest))
     if running:
-        needs = replace(needs, port=0, memory=0)
-    probed = host.probe(
-        layout.prefix, settings.host, needs.port, gpus=needs.on_gpu, environ=visible_to(settings)
-    )
+        needs = replace(needs, memory=0)
+    probed = probe(layout, settings, gpus=needs.on_gpu)
     return release, preflight.examine(needs, probed, ignore | ignored(layout, release))
+
+
+def probe(layout: Layout, settings: ServeConfig, *, gpus: bool, details: bool = True) -> host.Host:
+    """The host as a server with these settings finds it.
+
+    Releases, models and the prefix itself may be another account's: a server only reads them.
+    Raises OSError as `host.probe` does.
+    """
+    return host.probe(
+        layout.prefix,
+        settings.host,
+        settings.port,
+        gpus=gpus,
+        details=details,
+        environ=visible_to(settings),
+        written=(layout.cache, layout.own_state, layout.run, layout.logs),
+        read=(layout.etc, layout.api_key),
+    )
 
 
 def needs_of(manifest: Manifest, settings: ServeConfig, model: ServedModel) -> Needs:

@@ -39,12 +39,20 @@ _NAME = (
     r"|signing)[_-]?key(?:[_-]?id)?|(?<!eos_)(?<!bos_)(?<!pad_)(?<!unk_)token"
     r"|(?<![a-z])(?:pwd|pass|session_?id|bearer))"
 )
+#: Names of variables whose values are secrets, whatever they look like, but for switches.
+SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|PIN\b", re.IGNORECASE)
+_SWITCH = re.compile(r"[01]?|true|false|on|off", re.IGNORECASE)
 _UNTOLD = r"(?!\\*[\"']?(?:None|null|True|False|true|false)\b)"
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """Secrets of one shape; the pattern's group `keep`, if it has one, stays before the mark."""
+    """Secrets of one shape; the pattern's group `keep`, if it has one, stays before the mark.
+
+    Where that group exists and took no part, nothing is removed. A pattern whose search may run to
+    the end of a word takes the word in that way too when it finds nothing, so that the same
+    characters are not searched again from each place in it.
+    """
 
     kind: str
     pattern: re.Pattern[str]
@@ -76,10 +84,13 @@ _RULES = (
         re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----[\w\s+/=\\:,-]*"),
     ),
     # RFC 3986, 3.2.1. A password may hold a bare "@" or "/" all the same.
-    _Rule(CREDENTIALS, re.compile(r"""(?P<keep>://)(?!/)[^\s"'<>]{0,1000}(?=@)""")),
+    _Rule(
+        CREDENTIALS,
+        re.compile(r"""(?P<keep>://)(?!/)[^\s"'<>]*(?=@)|://(?!/)[^\s"'<>]*"""),
+    ),
     _Rule(
         QUERY,
-        re.compile(r"""(?P<keep>(?:://|"(?:GET|POST|HEAD|PUT) /)[^\s"'<>?]{0,1000}\?)[^\s"'<>]+"""),
+        re.compile(r"""(?P<keep>(?:://|"(?:GET|POST|HEAD|PUT) /)[^\s"'<>?]*\??)[^\s"'<>]*"""),
     ),
     # Header lines, in dictionaries too; what follows the scheme's name is the secret.
     _Rule(
@@ -122,9 +133,9 @@ _RULES = (
             r"hf_[A-Za-z0-9]{16,}|(?<![A-Za-z0-9])sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}"
             r"|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{8,}|(?:AKIA|ASIA|AGPA|AROA|AIDA)[A-Z0-9]{12,}"
             r"|AIza[\w-]{30,}|ya29\.[\w-]{16,}|nvapi-[\w-]{16,}|pypi-\w{16,}|npm_\w{30,}"
-            r"|eyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"
         ),
     ),
+    _Rule(TOKEN, re.compile(r"eyJ[\w-]{8,}(?:\.[\w-]+(?:\.[\w-]*)?)?"), lambda text: "." in text),
     # The secret half of an AWS access key has no mark of its own but its length.
     _Rule(
         TOKEN,
@@ -188,13 +199,20 @@ class Redactor:
     def _mark(self, rule: _Rule) -> Callable[[re.Match[str]], str]:
         def replace(match: re.Match[str]) -> str:
             kept = match["keep"] if "keep" in rule.pattern.groupindex else ""
-            taken = match[0][len(kept) :]
-            if MARK.fullmatch(taken) or not rule.judge(taken):
+            taken = match[0][len(kept) :] if kept is not None else ""
+            if not taken or MARK.fullmatch(taken) or not rule.judge(taken):
                 return match[0]
             self.removed[rule.kind] += 1
             return kept + mark(rule.kind)
 
         return replace
+
+
+def of_variable(name: str, value: str) -> str:
+    """The value of a variable as it may be shown to whoever may see the others."""
+    if SECRET_NAME.search(name) and not _SWITCH.fullmatch(value):
+        return mark(NAMED)
+    return redact(value)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

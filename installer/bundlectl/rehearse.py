@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundlectl import apikey, command, environment, locks, measured, planned, startcheck
+from bundlectl import apikey, command, environment, keeping, locks, measured, planned, startcheck
 from bundlectl.api import at_socket
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
@@ -50,6 +50,7 @@ def rehearse(
     or a switch is under way.
     """
     settings = replace(settings, served_model_name=NAME)
+    keeping.check_account(layout)
     notes = startcheck.check(layout, release, settings, model)
     busy = "another bundlectl is rehearsing, or putting something into service"
     with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):

@@ -72,7 +72,7 @@ def uninstall(run: Run) -> int:
     wish, medium = Wish(arguments.keep_models, arguments.keep_settings), _manifest_at_hand(run)
     planned = dataclasses.replace(uninstalling.plan(layout, wish, medium), dry_run=True)
     if not arguments.dry_run:
-        _confirm(run, planned.text())
+        _confirm(run, planned.text(), mend="say --yes (or look: --dry-run)")
         planned = uninstalling.uninstall(layout, wish, medium)
     run.console.result(planned.as_record(), planned.text())
     return ExitCode.OK
@@ -142,7 +142,7 @@ def _remove(run: Run) -> int:
 _ACTIONS = {"create": _create, "remove": _remove}
 
 
-def _confirm(run: Run, what: str) -> None:
+def _confirm(run: Run, what: str, mend: str = "say --yes") -> None:
     """Have a person say yes to it, unless that was said with --yes.
 
     Raises UsageError where the person does not, or there is none to ask.
@@ -150,7 +150,7 @@ def _confirm(run: Run, what: str) -> None:
     if run.arguments.yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("nobody is there to confirm it", mend="say --yes (or look: --dry-run)")
+        raise UsageError("nobody is there to confirm it", mend=mend)
     sys.stderr.write(f"{what}\nIs that right? Type yes: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bundlectl import sequence
-from bundlectl.diagnosis import Diagnosis, Subject
+from bundlectl import managing, running, sequence
+from bundlectl.diagnosis import Diagnosis
 from bundlectl.install import relocate, write_whole
 from bundlectl.mending import Picker, Suspect, straighten, wanted
 from bundlectl.outcome import Outcome, is_draft
-from bundlectl.process import Service, Supervisor
 from bundlectl.replace import InTheWayError, is_folder, put_file
 from bundlectl.syncing import sync
 from manifests import FORMAT_VERSION, __version__, archive, placement, tree
@@ -44,25 +43,15 @@ def check_use(diagnosis: Diagnosis, medium: Medium) -> None:
             why="what is damaged can't vouch for what it does",
             mend=f"run: sh '{medium.folder}/install.sh' repair --prefix '{layout.prefix}'",
         )
-    for instance in layout.every():
-        status = Supervisor(instance).status()
-        if not status.running or status.service is None:
-            continue
-        if used := _below(paths, _folders_of(status.service, subject)):
+    every = tuple(part.folder for part in subject.manifest.parts())
+    for one in running.everything(layout):
+        if used := _below(paths, (one.part, *one.models(every))):
             raise UsageError(
-                f"{used[0]}: wrong, and the server of {status.service.release} runs from it",
-                why="it has loaded what is wrong, and would serve on with it",
-                mend=f"run: {instance.spoken} stop; then the same command again; "
-                f"then: {instance.spoken} start",
+                f"{used[0]}: wrong, and {one.who} runs from it",
+                why="it has loaded what is wrong, and would go on with it",
+                mend=f"run: {managing.line(one.instance, 'stop')}; then the same command again; "
+                f"then: {managing.line(one.instance, 'start')}",
             )
-
-
-def _folders_of(service: Service, subject: Subject) -> list[str]:
-    """What a server reads, its release's environment and its models, below the prefix."""
-    environment = f"{placement.RELEASES}/{service.release}/{placement.ENVIRONMENT}"
-    # The record of an older program names no folders: it may be any of ours.
-    models = service.folders or [part.folder for part in subject.manifest.parts()]
-    return [environment, *models]
 
 
 def _below(paths: Sequence[str], folders: Sequence[str]) -> list[str]:

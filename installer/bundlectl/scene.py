@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bundlectl import config, host, install, models, readiness
+from bundlectl import config, host, install, models, readiness, sight
 from bundlectl.checks import Needs
 from bundlectl.host import FileSystem, Host
 from bundlectl.host.reading import text
 from bundlectl.layout import Layout
-from bundlectl.measured import visible_to
-from bundlectl.process import Supervisor
+from bundlectl.process import KEEPER, Supervisor
 from manifests import placement
 from manifests.errors import BundleError
 
@@ -43,7 +42,8 @@ class Scene:
     unfinished: bool = False  # an installation was begun and is not complete
     damage: str = ""  # why nothing can be said of what is installed
     ignored: frozenset[str] = frozenset()  # preflight's checks, at the installation
-    running: bool = False  # a server of ours, which holds port and GPU itself
+    running: bool = False  # a server of ours, which holds memory and GPU itself
+    held: bool = False  # the port, by a front of ours
     temporary: FileSystem | None = None
     tools: frozenset[str] = field(default_factory=frozenset)  # programs that a server finds
     default_route: bool = True
@@ -67,20 +67,17 @@ def gather(layout: Layout) -> Scene:
         damage = error.what
     if environment is not None:
         installed = _installation(layout, release, environment)
+    # Of a server that this account can't see, memory and port are not held against the host.
+    unseen = bool(sight.hidden(layout))
     return Scene(
-        host=host.probe(
-            layout.prefix,
-            settings.host,
-            settings.port,
-            gpus=needs is None or needs.on_gpu,
-            environ=visible_to(settings),
-        ),
+        host=readiness.probe(layout, settings, gpus=needs is None or needs.on_gpu),
         needs=needs,
         installed=installed,
         unfinished=any(layout.journal.glob("*.txt")),
         damage=damage,
         ignored=ignored,
-        running=Supervisor(layout).status().running,
+        running=unseen or Supervisor(layout).status().running,
+        held=unseen or Supervisor(layout, KEEPER).status().running,
         temporary=host.file_system(_TEMPORARY) if _TEMPORARY.is_dir() else None,
         tools=frozenset(_tools(environment)),
         default_route=_default_route(text("/proc/net/route")),

@@ -1,6 +1,6 @@
 """The commands about the server: start, stop, switch, look, ask."""
 
-import sys
+import contextlib
 import time
 from typing import Any
 
@@ -10,19 +10,24 @@ from bundlectl import (
     following,
     keep,
     keeping,
+    managing,
     modellist,
     models,
     service,
+    sight,
     smoke,
     startcheck,
 )
 from bundlectl.call import Run, seconds
-from bundlectl.process import Supervisor
+from bundlectl.layout import Layout
+from bundlectl.outlet import Outlet
+from bundlectl.process import KEEPER, Supervisor
 from manifests import placement
 from manifests.console import size
 from manifests.errors import ServerError, UsageError
 from manifests.exitcodes import ExitCode
 
+_STDERR = 2
 STARTING = "start the server and wait for an answer"
 
 
@@ -32,6 +37,7 @@ def start(run: Run) -> int:
     release, settings = service.current(layout), config.load(layout.config_file)
     if run.arguments.foreground:
         return foreground(run, release, settings)
+    _tell_unit(run, "start")
     with run.console.stage(STARTING, unit="s") as progress:
         started = service.start(layout, release, settings, seconds(progress))
     return tell(run, started)
@@ -40,13 +46,34 @@ def start(run: Run) -> int:
 def foreground(run: Run, release: str, settings: config.ServeConfig) -> int:
     """Start a release and stay with its server."""
     layout = run.layout
+    keeping.check_account(layout)
 
     def begin() -> None:
         with run.console.stage(STARTING, unit="s") as progress:
             started = service.start(layout, release, settings, seconds(progress))
         tell(run, started)
 
-    return keep.attend(layout, release, sys.stderr.buffer.write, begin)
+    with contextlib.closing(Outlet(_STDERR)) as out:
+        return keep.attend(layout, release, out.write, begin)
+
+
+def refuse_another(layout: Layout) -> None:
+    """Refuse to stay with a server while another keeper has one.
+
+    Raises UsageError.
+    """
+    keeper = Supervisor(layout, KEEPER).status()
+    if keeper.running:
+        raise UsageError(
+            f"a server is kept already (process {keeper.pid}), so this can't stay with one",
+            mend=f"leave --foreground out; or first run: {managing.line(layout, 'stop')}",
+        )
+
+
+def _tell_unit(run: Run, verb: str) -> None:
+    """Say that systemd is to do it, where it has a unit."""
+    if unit := managing.by_systemd(run.layout, verb):
+        run.console.say(f"note: the server is a service of systemd: {unit}")
 
 
 def tell(run: Run, started: service.Started) -> int:
@@ -77,6 +104,8 @@ def list_models(run: Run) -> int:
     """List the installed models."""
     listed = modellist.lines(run.layout)
     run.console.result(modellist.record(listed), modellist.text(listed))
+    if why := sight.hidden(run.layout):
+        run.console.say(f"note: which of them is in service: {why}")
     return ExitCode.OK
 
 
@@ -100,6 +129,7 @@ def stop(run: Run) -> int:
     told = keeping.status(run.layout)
     if told and told["requests"]:
         run.console.say(f"waits for {told['requests']} requests (Ctrl-C cuts them off)")
+    _tell_unit(run, "stop")
     was = service.stop(run.layout)
     run.console.result({"stopped": was}, "stopped" if was else "nothing was running")
     return ExitCode.OK
@@ -111,7 +141,9 @@ def restart(run: Run) -> int:
     release, settings = service.current(layout), config.load(layout.config_file)
     if run.arguments.foreground:
         model = models.to_serve(layout, release)
+        keeping.check_account(layout)
         service.check(layout, settings, model)
+        service.check_host(layout, release, settings, model, held=True)
         startcheck.check(layout, release, settings, model)
         service.stop(layout)
         return foreground(run, release, settings)
@@ -121,15 +153,21 @@ def restart(run: Run) -> int:
 
 
 def status(run: Run) -> int:
-    """Say what runs; status 6 where nothing serves."""
+    """Say what runs; status 6 where nothing serves, 4 where this account can't see it."""
     layout = run.layout
+    if why := sight.hidden(layout):
+        return sight.status(run, why)
+    audited, audit_line = sight.last_audit(layout)
     kept, server = keeping.status(layout), Supervisor(layout).status()
-    serves = bool(kept and kept["serves"] and server.running)
+    serves = keeping.serves(kept) and server.running
+    again = kept is not None and not serves and kept["slot"] is not None and not kept["gave_up"]
     record: dict[str, Any] = {
         "running": serves,
+        "starting_again": again,
         "release": layout.current_release(),
         "releases": placement.installed_releases(layout.prefix),
         "front": kept,
+        "audit": audited,
     }
     if serves and server.service is not None:
         record |= {
@@ -146,15 +184,22 @@ def status(run: Run) -> int:
             f"for {server.uptime} s, {server.processes} processes, {size(server.memory)}"
         ]
     else:
-        lines = [f"not running; release in service: {record['release'] or 'none'}"]
+        state = "starting again, and refuses requests" if again else "not running"
+        lines = [f"{state}; release in service: {record['release'] or 'none'}"]
         if server.running and kept is None:
-            lines.append("a server is left whose front was killed: run bundlectl start, or stop")
+            ways = " or: ".join(managing.line(layout, verb) for verb in ("start", "stop"))
+            lines.append(f"a server is left whose front was killed; run: {ways}")
     if serves and kept and kept["release"] != record["release"]:
-        lines.append(
-            f"its front is a program of {kept['release']} until: bundlectl stop, then start"
-        )
-    run.console.result(record, "\n".join([*lines, *_of_front(kept)]))
+        lines.append(f"its front is a program of {kept['release']} until: {_anew(layout)}")
+    lines += [*_of_front(kept), *filter(None, (audit_line,))]
+    run.console.result(record, "\n".join(lines))
     return ExitCode.OK if serves else ExitCode.SERVER
+
+
+def _anew(layout: Layout) -> str:
+    """What replaces the front itself."""
+    unit = managing.by_systemd(layout, "restart")
+    return unit or f"{layout.spoken} stop, then: {layout.spoken} start"
 
 
 def _of_front(kept: dict[str, Any] | None) -> list[str]:
@@ -192,7 +237,8 @@ def ask(run: Run) -> int:
     """Ask the server one question."""
     arguments, target = run.arguments, service.serving(run.layout)
     if target is None:
-        raise ServerError("no server is running", mend="run: bundlectl start")
+        mend = f"run: {managing.line(run.layout, 'start')}"
+        raise ServerError("no server is running", mend=mend)
     answer = smoke.ask(
         target.url,
         apikey.read(run.layout.api_key),

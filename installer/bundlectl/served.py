@@ -5,8 +5,9 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bundlectl import smoke
@@ -27,6 +28,7 @@ _PIPE_SIZE = 1 << 20
 _LOOK = 0.5  # seconds between two looks at the process
 _ASK = 5.0  # seconds between two questions about its health, and for the answer
 _GRACE = 5.0  # seconds in which a server whose engine is dead may end by itself
+_CONFIRM = 30.0  # seconds in which a server that is only busy answers
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Server:
         self._sink = sink
         self._reading = -1
         self._words = Words()
-        self._starting: asyncio.Task[object] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -67,16 +69,17 @@ class Server:
 
         Raises ServerError where it can't be executed, FilesystemError.
         """
+        await self._in_turn(self._start)
+
+    async def _start(self) -> None:
         Path(self.target.socket).unlink(missing_ok=True)  # vLLM does not take a name that is taken
         self._words = Words()
         self.log.renew()  # words of an earlier death must not be taken for this start's
         self._open_pipe()
         launch = self.launch
-        start = asyncio.to_thread(
+        await asyncio.to_thread(
             self._supervisor.start, launch.command, launch.environment, launch.service, self._pipe
         )
-        self._starting = asyncio.create_task(start)
-        await asyncio.shield(self._starting)
 
     async def prove(self) -> None:
         """Wait until it has answered a completion.
@@ -101,18 +104,27 @@ class Server:
         healthy = asked = time.monotonic()
         while True:
             await asyncio.sleep(_LOOK)
-            if self._words.found:
-                await asyncio.sleep(_GRACE)
+            if self._words.found and await self._engine_is_dead():
                 return "its engine died"
             if not self.alive():
                 return f"it ended by itself, {self.ending()}"
             if time.monotonic() - asked < _ASK:
                 continue
             asked = time.monotonic()
-            if await asyncio.to_thread(self._is_healthy):
+            if await asyncio.to_thread(self._is_healthy, _ASK):
                 healthy = time.monotonic()
             elif health_timeout and time.monotonic() - healthy >= health_timeout:
                 return f"it did not answer /health for {health_timeout:.0f} s"
+
+    async def _engine_is_dead(self) -> bool:
+        """Whether the server bears out the words in its log, which may be anybody's.
+
+        A path is logged, and so may a prompt be. vLLM's /health answers 503 once its engine is dead
+        (vllm/entrypoints/serve/instrumentator/health.py), unless its process has ended.
+        """
+        self._words = Words()
+        await asyncio.sleep(_GRACE)
+        return not await asyncio.to_thread(self._is_healthy, _CONFIRM)
 
     def alive(self) -> bool:
         """Whether its process lives; everything that a dead one said is in the log."""
@@ -127,9 +139,13 @@ class Server:
         return "in an unknown way" if status is None else describe(status)
 
     async def stop(self, patience: float) -> None:
-        """End all its processes; `patience` in seconds."""
-        if self._starting is not None:  # whoever waited for it may be gone, its thread is not
-            await asyncio.wait((self._starting,))
+        """End all its processes; `patience` in seconds.
+
+        Raises ServerError where one does not end.
+        """
+        await self._in_turn(partial(self._stop, patience))
+
+    async def _stop(self, patience: float) -> None:
         try:
             await asyncio.to_thread(self._supervisor.stop, patience)
         except FilesystemError:  # its folders are gone: what can still be ended is ended
@@ -137,13 +153,22 @@ class Server:
         self._close_pipe()
         Path(self.target.socket).unlink(missing_ok=True)
 
+    async def _in_turn(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step once those before it are over: who asked may leave, a thread does not."""
+
+        async def whole() -> None:
+            async with self._one_at_a_time:
+                await step()
+
+        await asyncio.shield(asyncio.create_task(whole()))
+
     @property
     def _key(self) -> str:
         return self.launch.environment.get("VLLM_API_KEY", "")
 
-    def _is_healthy(self) -> bool:
+    def _is_healthy(self, patience: float) -> bool:
         try:
-            Client(at_socket(self.target.socket)).get("/health", _ASK)
+            Client(at_socket(self.target.socket)).get("/health", patience)
         except (Unreachable, Refused):
             return False
         return True
@@ -177,5 +202,6 @@ class Server:
             return False
         self._words.feed(data)
         self.log.write(data)
-        self._sink(data)
+        with contextlib.suppress(OSError, ValueError):  # whoever listens may have left
+            self._sink(data)
         return bool(data)

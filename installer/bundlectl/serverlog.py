@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 #: vLLM's words for an engine that never came up, or died before its first answer; its processes may
-#: hang for ever after them. (EngineDeadError also ends a healthy stop: this is for starts only.)
+#: hang for ever after them. EngineDeadError also ends a healthy stop, and once others get to the
+#: server they can bring any words into its log: then they are a reason to ask, and no proof.
 _FATAL = re.compile(
     rb"EngineCore failed to start|Engine core initialization failed|EngineDeadError"
 )
@@ -35,9 +36,10 @@ class Words:
 class Watch:
     """Reads a growing log once, looking for the words of a dead engine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, new: bool = True) -> None:
+        """`new`: whether the log began with what is watched; only what follows counts otherwise."""
         self._path = path
-        self._offset = 0
+        self._offset = 0 if new or not path.exists() else path.stat().st_size
         self._words = Words()
 
     def engine_failed(self) -> bool:

@@ -15,6 +15,7 @@ from bundlectl import (
     host,
     keeping,
     locks,
+    managing,
     models,
     nvidia,
     planned,
@@ -30,6 +31,7 @@ from bundlectl.layout import Layout
 from bundlectl.measured import size_server, visible_to
 from bundlectl.models import Installed
 from bundlectl.process import KEEPER, SLOTS, Service, Supervisor
+from bundlectl.rehearse import PLACE as REHEARSAL
 from bundlectl.served import Launch
 from bundlectl.smoke import Ready, wait_until_ready
 from bundlectl.sockets import socket_path
@@ -72,7 +74,7 @@ def serving(layout: Layout) -> Service | None:
     """What is in service: a server runs, and requests get to it."""
     told = keeping.status(layout)
     status = Supervisor(layout).status()
-    return status.service if told and told["serves"] and status.running else None
+    return status.service if keeping.serves(told) and status.running else None
 
 
 def start(layout: Layout, release: str, settings: config.ServeConfig, waiting: Waiting) -> Started:
@@ -83,7 +85,7 @@ def start(layout: Layout, release: str, settings: config.ServeConfig, waiting: W
     if running := serving(layout):
         raise UsageError(
             f"the server runs already ({running.model} at {running.url})",
-            mend="run: bundlectl restart, or: bundlectl stop",
+            mend=f"run: {layout.spoken} restart, or: {managing.line(layout, 'stop')}",
         )
     return activate(layout, release, settings, waiting)
 
@@ -106,16 +108,22 @@ def activate(
     is stopped first, and new requests wait; where the new one fails after that, the old one is
     started again. What serves already is only asked, or, with `again`, replaced by its like.
     """
+    keeping.check_account(layout)
     busy = "another bundlectl is putting a release or a model into service"
     with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):
+        Supervisor(layout, REHEARSAL).stop(0)  # what a killed one left holds memory
         model = model or models.to_serve(layout, release)
         check(layout, settings, model)
         running = serving(layout)
         same = running and (running.release, running.folders) == (release, model.folders)
         if running and same and not again:
             server = Supervisor(layout)
-            ready = prove(layout, server.name, running, server.log, server.alive, settings, waiting)
-            commit(layout, release, model)
+            name, log = server.name, server.log
+            ready = prove(
+                layout, name, running, log, server.alive, settings, waiting, new_log=False
+            )
+            with _serving_already(model):
+                commit(layout, release, model)
             return Started(running, ready)
         startcheck.check(layout, release, settings, model)
         with keeping.conversation(layout, release) as link:
@@ -135,7 +143,8 @@ def activate(
                 alive = partial(_is_alive, link)
                 ready = prove(layout, slot, launch.service, log, alive, settings, waiting)
                 link.ask("swap")
-            commit(layout, release, model)
+            with _serving_already(model):
+                commit(layout, release, model)
             link.ask("retire")
         return Started(launch.service, ready, stop_first)
 
@@ -148,10 +157,12 @@ def prove(
     alive: Callable[[], bool],
     settings: config.ServeConfig,
     waiting: Waiting,
+    *,
+    new_log: bool = True,
 ) -> Ready:
     """Wait until the server in a slot has answered a completion on its own socket.
 
-    Raises ServerError.
+    See wait_until_ready for `new_log`. Raises ServerError.
     """
     return wait_until_ready(
         at_socket(socket_path(layout, slot)),
@@ -161,6 +172,7 @@ def prove(
         log,
         settings.start_timeout,
         waiting,
+        new_log,
     )
 
 
@@ -168,8 +180,14 @@ def stop(layout: Layout, hurry: bool = False) -> bool:
     """End the server after what it works on, and its keeper; False where nothing ran.
 
     `hurry` cuts requests off. So does an interrupt while this waits. Raises ServerError where a
-    process does not end.
+    process does not end, UsageError where it is another account's.
     """
+    keeping.check_account(layout)
+    return end(layout, hurry)
+
+
+def end(layout: Layout, hurry: bool = False) -> bool:
+    """As `stop`, for a removal, which leaves nothing that would be in its owner's way."""
     found = False
     link = keeping.connect(layout)
     if link is not None:
@@ -183,8 +201,8 @@ def stop(layout: Layout, hurry: bool = False) -> bool:
         keeping.await_end(layout, _KEEPER_PATIENCE)
     # What does not end, or what a killed keeper has left, ends without being asked.
     found |= Supervisor(layout, KEEPER).stop(_KEEPER_PATIENCE)
-    for slot in SLOTS:
-        found |= Supervisor(layout, slot).stop(_KEEPER_PATIENCE)
+    for name in (*SLOTS, REHEARSAL):
+        found |= Supervisor(layout, name).stop(_KEEPER_PATIENCE)
     return found
 
 
@@ -194,17 +212,15 @@ def _ask_to_stop(layout: Layout, link: Link) -> None:
     except Lost:
         pass
     except KeyboardInterrupt:
-        stop(layout, hurry=True)
+        end(layout, hurry=True)
 
 
 def _examine(
     layout: Layout, release: str, settings: config.ServeConfig, model: Installed, link: Link
 ) -> None:
     """Refuse a start that can't succeed on this host; the port is ours once the front has it."""
-    if link.status()["listening"] is not None:
-        settings = replace(settings, port=0)
-    manifest, _ = placement.load_manifest(layout.prefix, release)
-    readiness.before_start(layout, release, manifest, settings, model)
+    held = link.status()["listening"] is not None
+    check_host(layout, release, settings, model, held=held)
 
 
 def _is_alive(link: Link) -> bool:
@@ -247,6 +263,23 @@ def check(layout: Layout, settings: config.ServeConfig, model: Installed) -> Non
     environment.check(settings)
 
 
+def check_host(
+    layout: Layout,
+    release: str,
+    settings: config.ServeConfig,
+    model: Installed,
+    *,
+    held: bool,
+) -> None:
+    """Refuse a start that can't succeed on this host; `held`: the port is our own front's.
+
+    Raises TargetError, FilesystemError.
+    """
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    settings = replace(settings, port=0) if held else settings
+    readiness.before_start(layout, release, manifest, settings, model)
+
+
 def has_room_for_two(
     layout: Layout, release: str, settings: config.ServeConfig, model: Installed
 ) -> bool:
@@ -278,6 +311,18 @@ def _returning(link: Link) -> Iterator[None]:
             if undone["problem"]:
                 told = f"{undone['displaced']} does not start again ({undone['problem']})"
             error.why = "; ".join(filter(None, (error.why, told)))
+        raise
+
+
+@contextmanager
+def _serving_already(model: Installed) -> Iterator[None]:
+    """Tell of what serves, where the block fails to write it down."""
+    try:
+        yield
+    except BundleError as error:
+        told = f"{model.name} serves already, but only until the next start"
+        error.why = "; ".join(filter(None, (error.why, told)))
+        error.mend = "free some space, or mend the file system; then the same command again"
         raise
 
 

@@ -11,7 +11,10 @@ from bundlectl.startable import obstacles
 from bundlectl.systemd import Manager
 from bundlectl.units import Unit, Wish
 from manifests import gpu, placement
-from manifests.errors import BundleError, TargetError
+from manifests.errors import BundleError, ServerError, TargetError
+
+#: What `systemctl is-active` says of a unit whose processes may run (systemctl(1)).
+_LIVES = ("active", "activating", "deactivating", "reloading")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def install(layout: Layout, wish: Wish, manager: Manager, *, force: bool = False
 def remove(layout: Layout, *, force: bool = False) -> Change:
     """Stop and remove the units that `install` made; nothing where there are none.
 
-    Raises UsageError where a file was changed since, unless `force`; FilesystemError.
+    Raises UsageError where a file was changed since, unless `force`; ServerError where the server
+    does not end, and then every file is still there; IntegrityError, FilesystemError.
     """
     record = unitfiles.load(layout)
     if not record.files:
@@ -102,7 +106,7 @@ def remove(layout: Layout, *, force: bool = False) -> Change:
     told: list[str] = []
     names = sorted({Path(made.path).name for made in record.files})
     if manager.running and (force or not changed):
-        told += _said(manager, "disable", "--now", *names)
+        told += _stop(layout, manager, names)
     paths = unitfiles.remove(layout, force=force)
     told += _said(manager, "daemon-reload") if manager.running else []
     left = [f"{path}.d" for path in paths if Path(f"{path}.d").is_dir()]
@@ -133,6 +137,7 @@ def following(layout: Layout, wish: Wish, manager: Manager) -> tuple[str, ...]:
     """What the operator does next, a line each."""
     name = units.server_name(layout)
     rows = [f"start it:  {manager.command} start {name}   (first: bundlectl stop, if one runs)"]
+    rows.append(f"after five failed starts, first:  {manager.command} reset-failed {name}")
     rows += [f"its log:   journalctl {'--user ' if wish.user else ''}-u {name} -e"]
     if wish.user and wish.boot:
         rows.append("at boot, before a login, only after:  loginctl enable-linger")
@@ -141,8 +146,32 @@ def following(layout: Layout, wish: Wish, manager: Manager) -> tuple[str, ...]:
     return tuple(rows)
 
 
+def _stop(layout: Layout, manager: Manager, names: list[str]) -> list[str]:
+    """Stop units and keep them from starting; gives what systemctl could not do.
+
+    Without its files systemd would not know how to go on with a stop, or what a restart is. Raises
+    ServerError where the server has not ended.
+    """
+    settings = _settings(layout)
+    grace = settings.drain_timeout + settings.stop_timeout + units.MARGIN
+    status, answer = manager.says("disable", "--now", *names, patience=grace)
+    name = units.server_name(layout)
+    state = manager.says("is-active", name)[1].strip()
+    if status == systemd.TIMED_OUT or state in _LIVES:
+        raise ServerError(
+            f"{name} has not ended ({state or 'systemd does not answer'})",
+            why=answer.strip(),
+            mend=f"look at it: {manager.command} status {name}; once it has ended, run the same "
+            "command again",
+        )
+    return _complaint(manager, status, answer, "disable", "--now", *names)
+
+
 def _said(manager: Manager, *words: str) -> list[str]:
-    status, answer = manager.says(*words)
+    return _complaint(manager, *manager.says(*words), *words)
+
+
+def _complaint(manager: Manager, status: int, answer: str, *words: str) -> list[str]:
     if not status:
         return []
     first = answer.strip().splitlines()[0] if answer.strip() else f"status {status}"
@@ -160,6 +189,14 @@ def _check_systemd(layout: Layout, wish: Wish, manager: Manager) -> None:
         mend="start it with: bundlectl start; for every boot, put the lines above into crontab -e"
         + ("; or log in as that account, rather than by su or sudo" if wish.user else ""),
     )
+
+
+def _settings(layout: Layout) -> config.ServeConfig:
+    """The settings; those of a new installation where they can't be read: it is to go anyway."""
+    try:
+        return config.load(layout.config_file)
+    except BundleError:
+        return config.ServeConfig()
 
 
 def _wants_gpu(layout: Layout) -> bool:

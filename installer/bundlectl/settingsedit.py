@@ -18,6 +18,11 @@ def edited(text: str, where: str, name: str, wanted: str | None) -> str:
     `name` is KEY or environment.NAME. The limits of values are left to `config.parse`. Raises
     UsageError.
     """
+    if wanted is not None and not _is_text(wanted):
+        raise UsageError(
+            f"{name}: {wanted!r:.80} is no text in UTF-8, as the file is",
+            mend="write it in UTF-8: a terminal of another encoding sends other bytes",
+        )
     path = _path(where, name)
     try:
         data = tomllib.loads(text)
@@ -34,6 +39,15 @@ def edited(text: str, where: str, name: str, wanted: str | None) -> str:
             return text
         data = data[part]
     return tomledit.without(text, path)
+
+
+def _is_text(word: str) -> bool:
+    """Whether a word of the command line was text; other bytes come in as lone surrogates."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _path(where: str, name: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bundlectl import config
 from bundlectl.config import ServeConfig
+from bundlectl.redaction import of_variable
 from bundlectl.settingsedit import as_toml
 
 
@@ -26,20 +27,27 @@ class Row:
         about = "".join(f"# {line}\n" for line in self.key.metadata["about"])
         origin = f"line {self.line}" if self.line else "default"
         chosen = f"; chosen: {self.chosen}" if self.chosen else ""
-        return f"{about}{self.key.name} = {as_toml(self.value)}   ({origin}{chosen})\n"
+        return f"{about}{self.key.name} = {as_toml(_shown(self.value))}   ({origin}{chosen})\n"
 
     @property
     def record(self) -> dict[str, Any]:
         """For machines."""
         return {
             "key": self.key.name,
-            "value": self.value,
+            "value": _shown(self.value),
             "default": config.default_of(self.key),
             "source": self.source,
             "line": self.line,
             "chosen": self.chosen,
             "about": " ".join(self.key.metadata["about"]),
         }
+
+
+def _shown(value: Any) -> Any:
+    """A value without the secrets that variables hold."""
+    if isinstance(value, dict):
+        return {name: of_variable(name, text) for name, text in value.items()}
+    return value
 
 
 def rows(text: str, settings: ServeConfig, chosen: Mapping[str, str]) -> tuple[Row, ...]:

@@ -130,15 +130,17 @@ def wait_until_ready(
     log: Path,
     deadline: float,
     progress: Callable[[float], object] = lambda _: None,
+    new_log: bool = True,
 ) -> Ready:
     """Wait for health, the model's name, and one completion.
 
     `deadline` is the number of seconds that all this may take; `progress` is told the seconds
-    gone by. Raises ServerError as soon as the server is dead or its engine has failed, with the
-    telling lines of its log.
+    gone by. The log began with this start, unless `new_log` is False: what was written up to now
+    may be anybody's words then. Raises ServerError as soon as the server is dead or its engine has
+    failed, with the telling lines of its log.
     """
     begun = time.monotonic()
-    watch = Watch(log)
+    watch = Watch(log, new_log)
     trial = _Trial(Client(base_url, api_key), model, begun + deadline)
     try:
         while True:

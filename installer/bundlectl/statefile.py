@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TypeVar
 
-from manifests import canonical
+from manifests import canonical, regular
 from manifests.errors import IntegrityError, from_oserror
 from manifests.records import from_data
 
@@ -17,12 +17,10 @@ def load(path: Path, empty: T, doing: str, unknown: str, mend: str) -> T:
     is damaged. Raises FilesystemError, IntegrityError.
     """
     try:
-        data = path.read_bytes()
+        return from_data(type(empty), canonical.loads(regular.read(path)), path.name)
     except FileNotFoundError:
         return empty
     except OSError as error:
         raise from_oserror(error, doing, path) from None
-    try:
-        return from_data(type(empty), canonical.loads(data), path.name)
     except (ValueError, IntegrityError) as error:
         raise IntegrityError(f"{path}: damaged, so {unknown}", why=str(error), mend=mend) from None

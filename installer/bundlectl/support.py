@@ -22,7 +22,7 @@ from bundlectl import preflight, supporthost, supportlogs, supportstate
 from bundlectl.anonymity import HOST, USER, Anonymiser
 from bundlectl.call import Run
 from bundlectl.layout import Layout
-from bundlectl.redaction import Redactor
+from bundlectl.redaction import SECRET_NAME, Redactor
 from bundlectl.supportpaper import Section, compose
 from bundlectl.unpack import sync
 from manifests import __version__
@@ -52,7 +52,7 @@ _ANONYMOUS = (
 def support(run: Run) -> int:
     """Write the support file."""
     arguments = run.arguments
-    target = (arguments.output or Path(_default_name())).absolute()
+    target = (arguments.output or _somewhere(run.console.say) / _default_name()).absolute()
     _check(target)
     layout = _layout(run)
     redactor = Redactor(_secrets(layout))
@@ -203,12 +203,40 @@ def _layout(run: Run) -> Layout | None:
 
 
 def _secrets(layout: Layout | None) -> set[str]:
-    told = {value for name, value in os.environ.items() if supportstate.SECRET_NAME.search(name)}
+    told = {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
     return told | set(supportstate.secrets(layout) if layout else ())
 
 
 def _default_name() -> str:
     return time.strftime("vllm-bundle-support-%Y%m%d-%H%M%S.txt")
+
+
+def _somewhere(say: Callable[[str], None]) -> Path:
+    """The folder for the file: where this one can't be written, home, else the temporary one.
+
+    Raises UsageError.
+    """
+    places: tuple[Callable[[], Path], ...]
+    places = (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir()))
+    for number, place in enumerate(places):
+        with contextlib.suppress(OSError, RuntimeError):  # it was removed; there is no home
+            folder = place()
+            if _is_writable(folder):
+                if number:
+                    say(f"note: this folder can't be written, so the file goes to {folder}")
+                return folder
+    raise UsageError(
+        "neither this folder nor the home folder nor the temporary one can be written",
+        mend="name a file where there is room: --output FILE",
+    )
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _check(target: Path) -> None:

@@ -19,8 +19,8 @@ from bundlectl import (
     readiness,
 )
 from bundlectl.layout import Layout
-from bundlectl.process import Supervisor
-from bundlectl.redaction import NAMED, mark
+from bundlectl.process import KEEPER, Supervisor
+from bundlectl.redaction import NAMED, SECRET_NAME, mark
 from manifests import bundle, placement
 from manifests.errors import BundleError
 from manifests.medium import ArchiveStream, Medium
@@ -30,8 +30,6 @@ from manifests.reader import BundleReader
 _MOST = 64 << 10
 #: Values of variables that can be told to others: switches, sizes, names of levels and backends.
 _PLAIN = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?|(?i:true|false|on|off|auto)|[A-Z][A-Z_]{2,30}")
-#: Names of variables whose values can't, whatever they look like.
-SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|PIN\b", re.IGNORECASE)
 
 
 def moment(seconds: float) -> str:
@@ -171,8 +169,11 @@ def settings(layout: Layout) -> Iterator[str]:
 def checks(layout: Layout) -> Iterator[str]:
     """What preflight says of this machine: for the release in service, or for none."""
     if placement.installed_releases(layout.prefix):
-        running = Supervisor(layout).status().running
-        subject, found = readiness.of_installed(layout, running=running)
+        subject, found = readiness.of_installed(
+            layout,
+            running=Supervisor(layout).status().running,
+            held=Supervisor(layout, KEEPER).status().running,
+        )
     else:
         subject = "no bundle, as none is installed"
         found = preflight.examine(preflight.Needs(), host.probe(layout.prefix))

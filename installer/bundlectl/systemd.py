@@ -12,7 +12,9 @@ from manifests.errors import UsageError
 #: sd_booted(3): this folder is there where systemd is the host's first process.
 _BOOTED = Path("/run/systemd/system")
 _UNITS = Path("/etc/systemd/system")
-_PATIENCE = 60  # seconds for a question; starting and stopping servers is left to the operator
+_PATIENCE = 60  # seconds for a question
+#: The status of a question without an answer in time; timeout(1) has it.
+TIMED_OUT = 124
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,16 @@ class Manager:
     running: bool
     user: bool = False
 
-    def says(self, *words: str) -> tuple[int, str]:
-        """What systemctl answers, with its status; 127 where it does not run here."""
+    def says(self, *words: str, patience: float = 0) -> tuple[int, str]:
+        """What systemctl answers, with its status; 127 where it does not run here.
+
+        `patience`: seconds that what is asked for takes, beyond those of a question. After them the
+        status is TIMED_OUT, and systemd goes on with it.
+        """
         if not self.running:
             return 127, "systemd does not run here"
         scope = ("--user",) if self.user else ()
-        return _run("systemctl", *scope, *words)
+        return _run("systemctl", *scope, *words, patience=_PATIENCE + patience)
 
     @property
     def command(self) -> str:
@@ -55,6 +61,14 @@ def find(*, user: bool, environ: Mapping[str, str] = os.environ) -> Manager:
     return Manager(base / "systemd/user", private.exists(), user=True)
 
 
+def folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Where units of the host, and of the account that asks, are put."""
+    try:
+        return find(user=False).folder, find(user=True, environ=environ).folder
+    except UsageError:
+        return (find(user=False).folder,)
+
+
 def check_calendar(expression: str) -> None:
     """Refuse what is no OnCalendar of a timer; systemd itself is asked where it is there.
 
@@ -73,17 +87,19 @@ def check_calendar(expression: str) -> None:
         )
 
 
-def _run(*words: str) -> tuple[int, str]:
+def _run(*words: str, patience: float = _PATIENCE) -> tuple[int, str]:
     try:
         done = subprocess.run(
             words,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=patience,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"},
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return TIMED_OUT, f"no answer within {patience:.0f} seconds"
+    except OSError as error:
         return 127, str(error)
     return done.returncode, done.stdout or done.stderr

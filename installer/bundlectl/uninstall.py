@@ -16,7 +16,6 @@ from bundlectl import (
 )
 from bundlectl.dismantling import Step, Wish
 from bundlectl.layout import MARKER, Layout
-from bundlectl.process import Supervisor
 from bundlectl.replace import is_folder
 from manifests import placement
 from manifests.bundle import Manifest
@@ -94,7 +93,7 @@ def _doubt(layout: Layout) -> str:
 #: What lies right below the prefix.
 _TOP = frozenset(
     {"releases", "models", "instances", "etc", "bin", "state", "cache", "current"}
-    | {dismantling.OF_THE_DISK}
+    | {discard.OF_THE_DISK}
 )
 
 
@@ -164,9 +163,7 @@ def retire(layout: Layout) -> tuple[str, ...]:
     """
     told = serviceunit.remove(layout).told
     if is_folder(layout.run):
-        service.stop(layout)
-        for name in inuse.servers(layout):  # in rehearsal
-            Supervisor(layout, name).stop(0)
+        service.end(layout)
     short, folder = environment.temporary_folder(layout), layout.cache / "tmp"
     try:
         if short != folder and short.is_symlink() and short.readlink() == folder:

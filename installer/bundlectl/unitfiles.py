@@ -2,24 +2,28 @@
 
 The record, `state/service.json`, is written before the first file and names every digest that a
 file of ours may have: a kill at any moment leaves nothing that a re-run, or a removal, would take
-for somebody else's.
+for somebody else's. It lies where the server's account may write, and is read by root: so it is
+believed only as far as it names units that an instance of that name can have.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bundlectl import statefile
+from bundlectl import statefile, systemd
 from bundlectl.install import write_whole
 from bundlectl.layout import Layout
 from bundlectl.syncing import sync
-from bundlectl.units import Unit, Wish
+from bundlectl.units import STEM, Unit, Wish
 from manifests import FORMAT_VERSION, canonical
-from manifests.errors import UsageError, from_oserror
+from manifests.errors import IntegrityError, UsageError, from_oserror
 from manifests.records import to_data
 
+_UNKNOWN = "nobody can tell which units are this installation's"
+_MEND = "remove the file; then: bundlectl service install --force"
 #: What `state_of` answers.
 ABSENT, OURS, STALE, CHANGED = "absent", "installed", "out of date", "changed by hand"
 
@@ -73,15 +77,31 @@ def record_path(layout: Layout) -> Path:
 def load(layout: Layout) -> Record:
     """The record; one without files where there are no units.
 
-    Raises IntegrityError where it is damaged, FilesystemError where it can't be read.
+    Raises IntegrityError where it is damaged, or names what is no unit of this instance;
+    FilesystemError where it can't be read.
     """
-    return statefile.load(
-        record_path(layout),
-        Record(FORMAT_VERSION),
-        "reading which units were installed",
-        "nobody can tell which units are this installation's",
-        "remove the file; then: bundlectl service install --force",
-    )
+    path = record_path(layout)
+    doing = "reading which units were installed"
+    record = statefile.load(path, Record(FORMAT_VERSION), doing, _UNKNOWN, _MEND)
+    strange = [made.path for made in record.files if not _is_unit(layout, made)]
+    if strange:
+        raise IntegrityError(
+            f"{path}: it names what is no unit of this instance, so {_UNKNOWN}",
+            findings=strange,
+            why="it is damaged, or somebody wants these files removed; or XDG_CONFIG_HOME was "
+            "another one when they were installed",
+            mend=_MEND,
+        )
+    return record
+
+
+def _is_unit(layout: Layout, made: Made) -> bool:
+    """Whether it is FOLDER/NAME or FOLDER/TARGET.wants/NAME, with a name that we give."""
+    instance = re.escape(f"@{layout.instance}" if layout.instance else "")
+    name = rf"{STEM}(-[a-z]+)?{instance}\.(service|timer)"
+    folders = "|".join(re.escape(str(folder)) for folder in systemd.folders())
+    place = re.compile(rf"({folders})/([a-z-]+\.target\.wants/)?{name}")
+    return bool(made.sha256 and place.fullmatch(made.path))
 
 
 def state_of(made: Made) -> str:

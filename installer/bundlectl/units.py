@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundlectl import hardening
+from bundlectl import hardening, inquiry
 from bundlectl.config import ServeConfig
 from bundlectl.hardening import AUDIT, SERVER, USER
 from bundlectl.layout import Layout
@@ -15,7 +15,7 @@ from manifests.exitcodes import ExitCode
 
 STEM = "vllm-bundle"
 #: Seconds beyond the keeper's own deadlines, which should be the ones that end things.
-_MARGIN = 60
+MARGIN = 60
 #: Folders in which ProtectHome=yes would hide the installation (systemd.exec(5)).
 _HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
 #: Below it a port can be listened on with a capability alone (ip(7)).
@@ -66,7 +66,7 @@ def _server(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> 
         f"Description=vLLM of {_plain(layout.prefix)} ({layout.called})",
         *([f"After={' '.join(after)}"] if after else []),
         *(f"Wants={name}" for name in devices),
-        "# A start takes minutes: five failed ones within two hours are enough.",
+        "# A start takes minutes: five failed ones within two hours are enough, whatever failed.",
         "StartLimitIntervalSec=7200",
         "StartLimitBurst=5",
         "",
@@ -77,14 +77,16 @@ def _server(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> 
         f"ExecStart={_call(layout, 'start --foreground')}",
         f"WorkingDirectory={_plain(layout.prefix)}",
         *_account(wish),
-        f"TimeoutStartSec={settings.start_timeout + _MARGIN}",
+        "# The first start of a release asks its parser about the arguments, too.",
+        f"TimeoutStartSec={inquiry.PATIENCE + settings.start_timeout + MARGIN}",
         "# Open requests are answered first, then the engine ends by itself.",
-        f"TimeoutStopSec={grace + _MARGIN}",
+        f"TimeoutStopSec={grace + MARGIN}",
         "KillMode=mixed",
         "Restart=on-failure",
-        "RestartSec=10",
-        "# Another start does not mend wrong settings or altered files.",
-        f"RestartPreventExitStatus={int(ExitCode.INTEGRITY)} {int(ExitCode.USAGE)}",
+        "RestartSec=30",
+        "# Another start does not mend a host that does not fit. All else it may: 2 is wrong",
+        "# settings, but also another bundlectl at work at boot, and 1 is how Python itself fails.",
+        f"RestartPreventExitStatus={int(ExitCode.TARGET)}",
         f"SuccessExitStatus={int(ExitCode.INTERRUPTED)}",
         "LimitNOFILE=65536",
         *([] if wish.user else ["# Pinned memory of GPUs.", "LimitMEMLOCK=infinity"]),

@@ -1,5 +1,6 @@
 """What is told of a sick server: the likeliest cause first, what speaks for it, and the mend."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -175,7 +176,7 @@ class Diagnosis:
         return cause, self._placed(mend)
 
     def _placed(self, text: str) -> str:
-        return text.replace(_PREFIX, self.prefix)
+        return text.replace(_PREFIX, shlex.quote(self.prefix))
 
     def _weighed(self, item: Evidence) -> str:
         verdict = "agrees" if item.agrees else "does not agree" if item.denies else "does not tell"

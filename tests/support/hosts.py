@@ -16,7 +16,7 @@ GIB = 1 << 30
 DISK = FileSystem("/data", "/dev/sdb1", "ext4", 4096, 20 * GIB, 100_000, size=100 * GIB)
 SHM = FileSystem("/dev/shm", "shm", "tmpfs", 4096, 2 * GIB, 100_000, size=2 * GIB)
 GOOD = Host(
-    storage=Storage("/data/vllm-bundle", "/data", True, DISK, shm=SHM),
+    storage=Storage("/data/vllm-bundle", "/data", DISK, shm=SHM),
     machine=Machine(
         kernel="5.15.0-105-generic",
         glibc="2.31",

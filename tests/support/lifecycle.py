@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bundlectl import models, service
 from bundlectl.layout import Layout
@@ -19,16 +20,24 @@ def layout_at(prefix: Path) -> Layout:
 
 
 def put(
-    layout: Layout, name: str, model: str = "tiny", *, alone: bool = False, installed: int = 1
+    layout: Layout,
+    name: str,
+    model: str = "tiny",
+    *,
+    alone: bool = False,
+    installed: int = 1,
+    files: dict[str, bytes] | None = None,
+    **changes: Any,
 ) -> str:
     """Install a tiny bundle with a model of that name; gives the release's name.
 
-    A bundle that is `alone` holds the model only.
+    A bundle that is `alone` holds the model only. `files` are the model's; by default they are
+    enough for the audit, and not for a start. `changes` are fields of the manifest.
     """
-    weights = {"config.json": b"{}", "sub/weights.safetensors": model.encode() * 9}
+    weights = files or {"config.json": b"{}", "sub/weights.safetensors": model.encode() * 9}
     manifest = Simulator(name=name, model=weights).manifest()
     served = bundle.ServedModel(model, f"folder:{model}", sha256(model.encode())[:40])
-    manifest = dataclasses.replace(manifest, model=served)
+    manifest = dataclasses.replace(manifest, model=served, **changes)
     if alone:
         members = tuple(m for m in manifest.members if m.role != bundle.ENVIRONMENT)
         manifest = dataclasses.replace(manifest, members=members, environment=())

@@ -13,8 +13,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 @contextmanager
 def mounted(folder: Path, *words: str) -> Iterator[Path]:
-    """Mount something on a folder, made where it is missing: `mount WORDS FOLDER`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Mount something on a file, or a folder, made where it is missing: `mount WORDS FOLDER`."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
     done = subprocess.run(
         ["mount", *words, str(folder)], capture_output=True, text=True, check=False
     )

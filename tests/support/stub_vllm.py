@@ -29,6 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     models = ()
     mode = ""
     begun = 0.0
+    dead = False  # its engine
 
     def address_string(self):
         return "unix"
@@ -38,7 +39,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             # Answers at first, so that it gets into service.
             if self.mode == "silent" and time.monotonic() - self.begun > _WELL:
                 time.sleep(600)
-            return self.reply(200, {})
+            return self.reply(503 if self.dead else 200, {})
         if self.path == "/metrics":
             return self.reply(200, {"vllm:num_requests_running": 0})
         if not self.authorised():
@@ -105,6 +106,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 def engine_dies():
     time.sleep(_WELL)
+    Handler.dead = True
     print("ERROR EngineDeadError: EngineCore encountered an issue", file=sys.stderr, flush=True)
 
 
@@ -139,6 +141,9 @@ def make_arg_parser(parser):
     parser.add_argument("--lora-modules", nargs="+", default=[])
     parser.add_argument("--max-lora-rank", type=int)
     parser.add_argument("--max-model-len", type=int)
+    parser.add_argument("--max-num-seqs", type=int)
+    parser.add_argument("--tensor-parallel-size", type=int)
+    parser.add_argument("--gpu-memory-utilization", type=float)
     parser.add_argument("--load-format", choices=("auto", "dummy", "safetensors"))
     parser.add_argument("--compilation-config", type=compilation)
     return parser

@@ -108,6 +108,7 @@ def test_objects_that_are_seen_to_be_bad(bench, tmp_path, launcher, expected, fa
     assert made(tmp_path / "media") == expected
 
 
+@pytest.mark.e2e
 def test_objects_whose_bytes_changed(bench, tmp_path, expected):
     """That shows when they are used, in the middle of building."""
     cache = bench.own_cache(tmp_path / "cache", packed=False)

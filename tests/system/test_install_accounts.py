@@ -49,7 +49,7 @@ def test_modes_do_not_depend_on_the_umask(small_bundle, prefix, umask):
     for name in ("releases", "models", "etc", "bin", "state"):
         assert stat.S_IMODE((prefix / name).stat().st_mode) == 0o755
     assert stat.S_IMODE((prefix / "etc/api-key").stat().st_mode) == 0o600
-    assert stat.S_IMODE((prefix / "etc/serve.toml").stat().st_mode) == 0o644
+    assert stat.S_IMODE((prefix / "etc/serve.toml").stat().st_mode) == 0o600
 
 
 @pytest.mark.e2e

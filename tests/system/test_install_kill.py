@@ -170,6 +170,7 @@ def strike_and_continue(media, victim, whole: Whole, prefix: Path, step: int) ->
     return before
 
 
+@pytest.mark.e2e
 def test_a_kill_at_every_other_step(victim, media, whole, tmp_path):
     points = range(1, whole.steps, 2)  # with those of the next tests they are more than a hundred
     assert len(points) > 90
@@ -180,6 +181,7 @@ def test_a_kill_at_every_other_step(victim, media, whole, tmp_path):
     assert len(set(sizes)) > 15, "blocks, not only members, are kept"
 
 
+@pytest.mark.e2e
 def test_an_interrupt_at_many_steps(victim, media, whole, tmp_path):
     for step in range(2, whole.steps, 12):
         strike_and_continue(media, victim, whole, tmp_path / str(step), -step)

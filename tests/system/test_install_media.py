@@ -53,10 +53,16 @@ def with_crlf(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
 
 
+def another_digit(path, offset):
+    data = bytearray(path.read_bytes())
+    data[offset] = ord("1" if data[offset] == ord("0") else "0")
+    path.write_bytes(data)
+
+
 #: What is done to a bundle's folder, and the name that has to be told. All are seen by install.sh.
 DAMAGES = {
     "install.sh altered": (lambda f: append(f / "install.sh", b"# \n"), "install.sh: altered"),
-    "digest altered": (lambda f: flip(f / "SHA256SUMS", 5), "install.sh: altered"),
+    "digest altered": (lambda f: another_digit(f / "SHA256SUMS", 5), "install.sh: altered"),
     "name altered": (lambda f: flip(f / "SHA256SUMS", 70), "SHA256SUMS"),
     "line end altered": (lambda f: flip(f / "SHA256SUMS", 64), "SHA256SUMS: malformed line"),
     "comment": (lambda f: append(f / "SHA256SUMS", b"# fine\n"), "SHA256SUMS: malformed line"),

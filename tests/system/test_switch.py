@@ -64,6 +64,7 @@ def loaded(prefix):
     ],
     ids=["use", "restart", "stop first", "a broken one", "a broken one, stop first"],
 )
+@pytest.mark.e2e
 def test_no_request_is_lost(host, words, status, model):
     with loaded(host) as clients:
         time.sleep(0.5)
@@ -79,6 +80,7 @@ def test_no_request_is_lost(host, words, status, model):
     assert len(servers(host)) == 1
 
 
+@pytest.mark.e2e
 def test_no_request_is_lost_by_an_upgrade(host, newer_bundle):
     before = told(host)["release"]
     with loaded(host) as clients:

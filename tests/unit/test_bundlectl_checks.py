@@ -62,6 +62,8 @@ CASES = [
     ("cpu", replace(NEEDS, cpu_flags=()), good(machine={"cpu_flags": frozenset()}), ""),
     ("memory", NEEDS, good(machine={"memory": 8 * GIB - 1}), f"{8 * GIB} bytes"),
     ("memory", NEEDS, good(machine={"memory": 8 * GIB, "swap_free": 1}), ""),
+    ("memory", replace(NEEDS, freed=6 * GIB), good(machine={"memory": 2 * GIB}), ""),
+    ("memory", replace(NEEDS, freed=GIB), good(machine={"memory": 2 * GIB}), "server gives back"),
     ("shm", NEEDS, good(storage={"shm": None}), "mount -t tmpfs"),
     ("kernel", NEEDS, good(machine={"kernel": "3.10.0-1160.el7.x86_64"}), "Linux 4.18 or newer"),
     ("kernel", NEEDS, good(machine={"kernel": "4.18.0-553.el8_10"}), ""),
@@ -84,6 +86,7 @@ CASES = [
     ("killed", NEEDS, good(machine={"killed": ("python (pid 7)",)}), "ended python (pid 7)"),
     ("swap", NEEDS, good(machine={"memory": 9 * GIB}), "a short peak ends the server"),
     ("swap", NEEDS, good(machine={"memory": 9 * GIB, "swap_total": 9, "swap_free": 9}), ""),
+    ("swap", replace(NEEDS, freed=GIB), good(machine={"memory": 9 * GIB}), ""),
     ("memory-limit", NEEDS, good(machine={"memory_limit": GIB}), "1.07 GB of 17.18 GB"),
     ("memory-limit", NEEDS, good(machine={"memory_limit": 16 * GIB}), ""),
     ("huge-pages", NEEDS, good(machine={"huge_pages": 4 * GIB}), "vm.nr_hugepages=0"),
@@ -118,6 +121,7 @@ CASES = [
     ("cuda", GPU, cuda(problem="cuInit did not return within 30 seconds"), "did not return"),
     ("cuda", GPU, cuda(problem="libcuda.so.1: cannot open shared object file"), "compute,utility"),
     ("cuda", GPU, with_gpus(cuda=None, devices=()), ""),
+    ("cuda", GPU, with_gpus(cuda=Cuda(100), devices=()), ""),  # `gpu` tells that
     ("forward-compat", GPU, cuda(path=COMPAT), "ldconfig"),
     ("cuda-devices", GPU, two(cuda=Cuda(0, LIBRARY, 13000, 1)), "1 of the 2 GPUs"),
     ("cuda-devices", GPU, cuda(devices=0), "0 of the 1"),
@@ -190,8 +194,11 @@ CASES = [
     ("disk-room", NEEDS, good(storage={"cache": replace(DISK, mount="/c", free=1)}), "on /c"),
     ("inodes", NEEDS, disk(inodes=99_999), "100000 files"),
     ("inodes", NEEDS, disk(inodes=-1), ""),  # btrfs has no such limit
-    ("writable", NEEDS, disk(read_only=True), "mounted read-only"),
-    ("writable", NEEDS, good(storage={"writable": False}), "--prefix"),
+    ("writable", NEEDS,
+     good(disk(read_only=True), storage={"forbidden": ("/data can't be written",)}),
+     "mounted read-only"),
+    ("writable", NEEDS, good(storage={"forbidden": ("/data/etc can't be read",)}), "--prefix"),
+    ("writable", NEEDS, disk(read_only=True), ""),  # cache and state are mounts of their own
     ("noexec", NEEDS, disk(noexec=True), "remount,exec '/data'"),
     ("cache", NEEDS, good(storage={"cache": replace(DISK, noexec=True)}), "remount,exec,rw"),
     ("cache", NEEDS, good(storage={"cache": replace(DISK, read_only=True)}), "own, ro"),

@@ -52,6 +52,23 @@ def test_an_error_of_the_operating_system_is_told_like_any_other(tmp_path, capsy
     assert record["mend"]
 
 
+def test_what_nobody_confirms_is_told_with_options_that_there_are(tmp_path, capsys):
+    made = Layout(tmp_path / "p", "two")
+    made.create()
+    words = ["instance", "remove", "two", "--prefix", str(made.prefix)]
+    assert cli.main(words) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert "--yes" in told
+    assert "--dry-run" not in told
+
+
+def test_settings_are_their_owners_alone(tmp_path):
+    made = Layout(tmp_path / "p")
+    made.create()
+    install.prepare_etc(made, ServeConfig())
+    assert made.config_file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_stage_is_removed_only_where_this_program_runs_from_it(tmp_path):
     stage = tmp_path / "stage"
     stage.mkdir()

@@ -152,19 +152,41 @@ print(json.dumps({one.name: one.line() for one in found if not one.passed}))
 """
 
 
+_NO_NODES = "rm -r /dev/nvidia*"
+_MAKES_UVM = """
+extern int mknod(const char *, unsigned, unsigned long);
+mknod("/dev/nvidia-uvm", 0020666, 0x103);
+"""
+_MAKES_NODES = """
+{{
+  for node in nvidiactl nvidia0; do mknod /dev/$node c 1 3; done
+  [ -e /proc/driver/nvidia/version ] || cp -r '{}/nvidia' /proc/driver/
+}} 2>/dev/null
+"""
+
+
 @needs_root
 @pytest.mark.parametrize(
-    ("release", "code", "expected"),
+    ("release", "code", "boot", "expected"),
     [
-        ("580.65.06", 0, {}),
-        ("570.10", 803, {"driver-library": "570.10", "cuda": "803"}),
-        ("580.65.06", 999, {"cuda": "nvidia-uvm"}),
+        ("580.65.06", 0, "", {}),
+        ("570.10", 803, "", {"driver-library": "570.10", "cuda": "803"}),
+        ("580.65.06", 999, "", {"cuda": "nvidia-uvm"}),
+        ("580.65.06", 0, _NO_NODES, {}),
+        ("580.65.06", 0, f"{_NO_NODES}; rm -r /proc/driver/nvidia", {}),
     ],
+    ids=["healthy", "other-library", "fails", "no-nodes-yet", "not-loaded-yet"],
 )
-def test_a_whole_driver_on_scratch_paths(tmp_path, release, code, expected):
-    """Device nodes, kernel module, library and tool: all of them seen as on a real host."""
-    libcuda(tmp_path / f"lib/libcuda.so.{release}", f"return {code};")
-    smi(tmp_path / "bin")
+def test_a_whole_driver_on_scratch_paths(tmp_path, release, code, boot, expected):
+    """Device nodes, kernel module, library and tool: all of them seen as on a real host.
+
+    After a boot the first program that asks has the module loaded and the nodes made, as
+    nvidia-modprobe does. Root without its privilege over modes is an account as any other: it can't
+    write nvidia-caps, and need not.
+    """
+    libcuda(tmp_path / f"lib/libcuda.so.{release}", f"{_MAKES_UVM} return {code};")
+    tool = smi(tmp_path / "bin")
+    tool.write_text(tool.read_text().replace("\n", _MAKES_NODES.format(tmp_path), 1))
     (tmp_path / "nvidia").mkdir()
     (tmp_path / "nvidia/version").write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
@@ -181,8 +203,11 @@ for node in null zero random urandom; do
 done
 for node in nvidiactl nvidia0 nvidia-uvm; do mknod {tmp_path}/dev/$node c 1 3; done
 mkdir {tmp_path}/dev/shm
+mkdir {tmp_path}/dev/nvidia-caps
+mknod -m 400 {tmp_path}/dev/nvidia-caps/nvidia-cap1 c 1 3
 mount --rbind {tmp_path}/dev /dev
-PATH={tmp_path}/bin:$PATH exec "$PYTHON" -c "$CODE" {tmp_path}
+{boot}
+PATH={tmp_path}/bin:$PATH exec setpriv --bounding-set=-dac_override "$PYTHON" -c "$CODE" {tmp_path}
 """
     environ = {
         **os.environ,

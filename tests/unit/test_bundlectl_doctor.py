@@ -118,7 +118,7 @@ ANSWERS = {
     "port-taken": (
         scene(good(network={"port_problem": "in use"})),
         scene(),
-        scene(running=True),
+        scene(held=True),
     ),
     "port-privileged": (scene(needs=replace(NEEDS, port=443)), scene(), scene(needs=None)),
     "loopback-down": (scene(good(network={"loopback": False})), scene(), None),
@@ -275,7 +275,9 @@ def test_preflight_speaks_too(tmp_path):
     assert [one.name for one in doctor.failing(scene(damage="a paper"))] == ["installation"]
     taken = good(network={"port_problem": "in use"})
     assert [one.name for one in doctor.failing(scene(taken))] == ["port"]
-    assert not doctor.failing(scene(taken, running=True))
+    assert not doctor.failing(scene(taken, held=True))
+    # One that is left after its front was killed holds no port.
+    assert [one.name for one in doctor.failing(scene(taken, running=True))] == ["port"]
 
 
 def test_a_scene_can_be_looked_at_anywhere(tmp_path):

@@ -3,12 +3,16 @@
 import asyncio
 import contextlib
 import json
+import resource
 import socket
 
+import h11
 import pytest
 
+from bundlectl.crowd import most_connections
 from bundlectl.front import Address, Front
 from bundlectl.frontrules import Rules
+from bundlectl.httppeer import Peer
 from bundlectl.route import Route, Target
 from manifests.errors import TargetError
 
@@ -104,7 +108,11 @@ def test_a_request_goes_through_and_comes_back(tmp_path):
         assert len(bench.seen) == 2
         first, headers = head(bench.seen[0])
         assert first == b"GET /v1/models HTTP/1.1"
-        assert headers == {b"host": b"h", b"authorization": b"Bearer k", b"connection": b"close"}
+        assert headers == {
+            b"host": b"localhost",  # whatever the client called us
+            b"authorization": b"Bearer k",
+            b"connection": b"close",
+        }
         assert await bench.target.drained(5)
 
     made = b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\nX-More: 1\r\nKeep-Alive: 5\r\n\r\nhi"
@@ -222,6 +230,8 @@ def test_a_server_that_gives_no_answer(tmp_path, said):
     [
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET /v1/models HTTP/1.1\r\n\r\n", b"400"),  # no Host
+        (b"GET /v1/models HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n", b"400"),
+        (b"GET /v1/models HTTP/1.1\r\nHost: x/y?\r\nConnection: close\r\n\r\n", b"400"),
         (b"GET /v1/models HTTP/1.1\r\nHost: h\r\nX : 1\r\n\r\n", b"400"),
         (b"GET http://other/v1/models HTTP/1.1\r\nHost: h\r\n\r\n", b"400"),
         (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", b"400"),
@@ -444,9 +454,161 @@ def test_a_port_that_is_taken(tmp_path):
     run(tmp_path, says(OK), test)
 
 
+def test_a_name_that_is_none(tmp_path):
+    async def test(bench):
+        for step in (bench.front.reserve, bench.front.listen):
+            with pytest.raises(TargetError, match="1:2:3:80: Name or service not known"):
+                await step(Address("1:2:3", 80))
+
+    run(tmp_path, says(OK), test)
+
+
+def test_a_second_address_is_given_up_or_taken(tmp_path):
+    async def test(bench):
+        was, other = bench.address, Address("127.0.0.1", free_port())
+        closing = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        for move in (False, True):
+            await bench.front.reserve(other)
+            for bench.address in (was, other):
+                assert (await bench.ask(closing)).endswith(b"hi")
+            if move:
+                await bench.front.listen(other)
+            bench.front.release()
+            gone, left = (was, other) if move else (other, was)
+            bench.address = left
+            assert (await bench.ask(closing)).endswith(b"hi")
+            bench.address = gone
+            with pytest.raises(ConnectionRefusedError):
+                await bench.ask(closing)
+
+    run(tmp_path, says(OK), test)
+
+
 def test_a_server_that_is_not_there(tmp_path):
     async def test(bench):
         bench.route.open(Target(str(tmp_path / "nobody.sock")))
         assert b" 503 " in await bench.ask(b"GET /v1/models HTTP/1.0\r\n\r\n")
 
     run(tmp_path, says(OK), test)
+
+
+CLOSING = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+@pytest.mark.parametrize("target", [b"/v1/models", b"h:80"])
+def test_nobody_tunnels(tmp_path, target):
+    async def test(bench):
+        reader, writer = await bench.connect()
+        writer.write(b"CONNECT %s HTTP/1.1\r\nHost: h\r\n\r\n" % target + CLOSING)
+        first, headers = await read_head(reader)
+        assert first.startswith(b"HTTP/1.1 405")
+        await reader.readexactly(int(headers[b"content-length"]))
+        assert (await read_head(reader))[0] == b"HTTP/1.1 200 OK"  # HTTP goes on
+        writer.close()
+        assert len(bench.seen) == 1
+
+    run(tmp_path, says(OK), test)
+
+
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
+def test_no_other_protocol_begins(tmp_path, protocol):
+    """A client that offers one, as some do with every request, goes on with this one."""
+    offer = b"\r\nConnection: upgrade\r\nUpgrade: %s\r\n\r\n" % protocol
+
+    async def test(bench):
+        reader, writer = await bench.connect()
+        for _ in range(2):
+            writer.write(GET.replace(b"\r\n\r\n", offer))
+            assert (await read_head(reader))[0] == b"HTTP/1.1 200 OK"
+            assert await reader.readexactly(2) == b"hi"
+        writer.close()
+        assert not any(b"pgrade" in one for one in bench.seen)
+
+    run(tmp_path, says(OK), test)
+
+
+def test_a_server_that_would_change_the_protocol_breaks_off(tmp_path):
+    async def test(bench):
+        assert b" 502 " in await bench.ask(CLOSING)
+
+    switch = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nmore"
+    run(tmp_path, says(switch), test)
+
+
+def test_a_pause_of_the_parser_is_an_end():
+    async def test():
+        reader = asyncio.StreamReader()
+        peer = Peer(h11.SERVER, reader, None)
+        reader.feed_data(b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\nmore")
+        events = [await peer.receive() for _ in range(3)]
+        assert isinstance(events[2], h11.ConnectionClosed)
+
+    asyncio.run(test())
+
+
+def test_a_refusal_of_a_question_about_the_head(tmp_path):
+    async def test(bench):
+        bench.route.close("not yet")
+        raw = await bench.ask(CLOSING.replace(b"GET", b"HEAD"))
+        assert raw.startswith(b"HTTP/1.1 503")
+        assert raw.endswith(b"\r\n\r\n")
+
+    run(tmp_path, says(OK), test)
+
+
+def test_who_waits_for_nothing_makes_room(tmp_path):
+    async def test(bench):
+        bench.front.crowd.most = 3
+        idle = [await bench.connect() for _ in range(3)]
+        idle[0][1].write(GET)  # the first one stays because it was busy last
+        await read_head(idle[0][0])
+        assert (await bench.ask(CLOSING)).endswith(b"hi")
+        assert await idle[1][0].read() == b""
+        idle[0][1].write(GET)
+        assert await idle[0][0].readexactly(2) == b"hi"
+        assert (await read_head(idle[0][0]))[0] == b"HTTP/1.1 200 OK"
+        for _, writer in idle:
+            writer.close()
+
+    run(tmp_path, says(OK), test)
+
+
+def test_no_more_connections_than_there_are_files_for(tmp_path):
+    more = asyncio.Event()
+
+    async def handler(reader, writer):
+        await more.wait()
+        await answer(reader, writer)
+
+    async def test(bench):
+        bench.front.crowd.most = 3
+        busy = [await bench.connect() for _ in range(3)]
+        for _, writer in busy:
+            writer.write(GET)
+        while bench.target.requests < 3:
+            await asyncio.sleep(0.01)
+        for _ in range(5):
+            reader, writer = await bench.connect()
+            first, headers = await read_head(reader)
+            assert first.startswith(b"HTTP/1.1 503")
+            assert b"retry-after" in headers
+            assert b"too many" in await reader.read()
+            writer.close()
+        assert len(bench.seen) == 3
+        more.set()
+        for reader, writer in busy:
+            assert (await read_head(reader))[0] == b"HTTP/1.1 200 OK"
+            writer.close()
+        answered = b""
+        while not answered.endswith(b"hi"):  # once it has seen that they left
+            with contextlib.suppress(ConnectionError):
+                answered = await bench.ask(CLOSING)
+
+    run(tmp_path, handler, test)
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 448), (256, 64), (100, 1), (None, 16_384)])
+def test_connections_that_a_process_has_files_for(monkeypatch, files, most):
+    limit = resource.RLIM_INFINITY if files is None else files
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert most_connections() == most

@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundlectl.frontrules import Refusal, Rules, is_held, is_loopback, passed_on
+from bundlectl.frontrules import Refusal, Rules, is_held, is_loopback, to_client, to_server
 
 HERE, THERE = "127.0.0.1", "192.0.2.7"
 
 
-def status(target, peer=THERE, headers=(), opened=()):
-    refusal = Rules(opened).refusal(peer, target, headers)
+def status(target, peer=THERE, headers=(), opened=(), method=b"GET"):
+    refusal = Rules(opened).refusal(peer, method, target, headers)
     return refusal.status if refusal else 200
 
 
@@ -78,8 +78,44 @@ def test_which_addresses_are_this_machines(peer, local):
 @given(st.binary(max_size=40))
 def test_no_target_breaks_the_rules(target):
     for peer in (HERE, THERE):
-        refusal = Rules(("/metrics",)).refusal(peer, b"/" + target, [])
+        refusal = Rules(("/metrics",)).refusal(peer, b"GET", b"/" + target, [])
         assert refusal is None or refusal.status in (400, 403)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (b"", 200),
+        (b"llm.example", 200),
+        (b"my_host-1:8000", 200),
+        (b"192.0.2.7:8000", 200),
+        (b"[fe80::1%25eth0]:8000", 200),
+        (b"x/y?", 400),  # hides the path from a guard that reads a URL made of both
+        (b"x#", 400),
+        (b"x?:8000", 400),
+        (b"me@x", 400),
+        (b"x:80:80", 400),
+        (b"x,y", 400),
+        (b"x y", 400),
+        (b"x\\y", 400),
+        (b"x\xe9", 400),
+    ],
+)
+def test_a_host_is_a_name_and_a_port(host, expected):
+    for peer in (HERE, THERE):
+        assert status(b"/v1/models", peer, [(b"host", host)]) == expected
+
+
+def test_two_hosts_are_refused_to_everybody():
+    assert status(b"/v1/models", HERE, [(b"host", b"a"), (b"host", b"a")]) == 400
+
+
+@pytest.mark.parametrize("method", [b"CONNECT", b"TRACE", b"get", b"X"])
+def test_methods_that_nothing_behind_has(method):
+    assert status(b"/v1/models", HERE, method=method) == 405
+    headers = dict(Rules().refusal(HERE, method, b"/v1/models", ()).headers(b""))
+    assert b"GET" in headers[b"allow"]
+    assert b"CONNECT" not in headers[b"allow"]
 
 
 def test_what_concerns_one_connection_is_not_passed_on():
@@ -96,13 +132,33 @@ def test_what_concerns_one_connection_is_not_passed_on():
         (b"x-other", b"1"),
         (b"x-other", b"2"),
     ]
-    assert passed_on(headers) == [
-        (b"host", b"h"),
+    kept = [
         (b"authorization", b"Bearer k"),
         (b"content-length", b"3"),
         (b"x-other", b"1"),
         (b"x-other", b"2"),
     ]
+    assert to_server(headers, THERE) == [(b"host", b"localhost"), *kept, (b"connection", b"close")]
+    assert to_client(headers) == [(b"host", b"h"), *kept]
+
+
+def test_where_a_request_came_from_is_what_a_proxy_of_this_machine_says():
+    told = [(b"forwarded", b"for=a"), (b"x-forwarded-for", b"a"), (b"x-forwarded-host", b"x/y?")]
+    assert set(told) <= set(to_server(told, HERE))
+    assert to_server(told, THERE) == to_server([], THERE)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"http://localhost/v1/models", b"/v1/models"),  # Starlette, for a path with a "/" too many
+        (b"https://localhost/v1/models", b"/v1/models"),
+        (b"http://localhost.example/", b"http://localhost.example/"),
+        (b"/v1/models", b"/v1/models"),
+    ],
+)
+def test_a_client_is_not_sent_to_the_name_that_we_gave_the_server(said, told):
+    assert to_client([(b"location", said)]) == [(b"location", told)]
 
 
 def test_a_refusal_is_an_error_as_clients_read_it():

@@ -25,7 +25,7 @@ def test_this_machine(tmp_path):
     found = probe(tmp_path / "not/yet/there")
     place, computer = found.storage, found.machine
     assert place.ground == str(tmp_path)
-    assert place.writable
+    assert place.forbidden == ()
     assert place.file_system.free > 0
     assert place.file_system.size >= place.file_system.free
     assert place.file_system.block in (512, 1024, 2048, 4096, 8192, 16384, 65536, 131072)
@@ -141,6 +141,15 @@ def test_a_file_system_that_does_not_tell_cases_apart(tmp_path):
         assert filesystems.case_blind(folder)
         (folder / "007").mkdir()
         assert filesystems.case_blind(folder / "007")
+
+
+def test_a_name_whose_other_spelling_is_too_long(tmp_path):
+    """Two bytes a letter in one case, three in the other: NAME_MAX is passed."""
+    folder = tmp_path / ("ŉ" * 127)
+    folder.mkdir()
+    with pytest.raises(OSError, match="too long"):
+        folder.with_name(folder.name.swapcase()).lstat()
+    assert not filesystems.case_blind(folder)
 
 
 def test_folders_on_the_way(tmp_path):

@@ -1,10 +1,7 @@
 """The keeper with real server processes behind it; command lines talk to it over its socket."""
 
-import asyncio
 import contextlib
 import dataclasses
-import http.client
-import json
 import os
 import shutil
 import signal
@@ -12,153 +9,25 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from bundlectl import procfs, served, smoke
-from bundlectl.api import at_socket
+from bundlectl import procfs, served
 from bundlectl.backoff import Backoff
-from bundlectl.config import ServeConfig
-from bundlectl.control import Link, Lost
-from bundlectl.keeper import SOCKET, Keeper, settings_of
-from bundlectl.layout import Layout
+from bundlectl.control import Link
+from bundlectl.keeper import Keeper, settings_of
 from bundlectl.process import Service, Supervisor
-from bundlectl.served import Launch
-from bundlectl.sockets import file_name, socket_path
-from manifests.errors import BundleError, TargetError, UsageError
+from manifests.errors import TargetError, UsageError
 from manifests.records import to_data
 from tests.support import stub_vllm
+from tests.support.kept import KEY, STUB, free_port, hosts, stop, until
 from tests.support.load import load
-
-KEY = "0123456789abcdef0123"
-STUB = stub_vllm.__file__
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
-class Host:
-    """An installation's folders and its keeper, in a thread."""
-
-    def __init__(self, folder, **settings):
-        self.layout = Layout(folder / "prefix")
-        self.layout.create()
-        plain = ServeConfig(port=free_port(), hold_timeout=30, drain_timeout=30, stop_timeout=5)
-        self.settings = dataclasses.replace(plain, **settings)
-        self.url = f"http://127.0.0.1:{self.settings.port}"
-        self.told = []
-        self.mode_file = folder / "README.md"  # what makes the stub fail while it is there
-        self.path = socket_path(self.layout, SOCKET)
-        self.backoff = lambda: Backoff(most=3, good=60)
-
-    def begin(self):
-        self.thread = threading.Thread(target=self._live, daemon=True)
-        self.thread.start()
-        until(self._listens)
-
-    def _listens(self):
-        with contextlib.suppress(Lost):
-            Link(self.path).close()
-            return True
-        return False
-
-    def _live(self):
-        async def life():
-            keeper = Keeper(self.layout, "r0", self.told.append, len, self.backoff)
-            await keeper.run()
-
-        asyncio.run(life())
-
-    @contextlib.contextmanager
-    def link(self):
-        with contextlib.closing(Link(self.path)) as link:
-            yield link
-
-    def status(self):
-        with self.link() as link:
-            return link.ask("status")
-
-    @contextlib.contextmanager
-    def switching(self, name, mode=""):
-        """A conversation that has begun a switch, and what it asks the keeper to start."""
-        with self.link() as link:
-            link.ask("configure", settings=to_data(settings_of(self.settings)))
-            place = link.ask("begin")
-            slot = place["slot"]
-            words = (sys.executable, STUB, "--uds", file_name(slot), "--served-model-name", name)
-            words += ("--model", str(self.mode_file.parent))
-            variables = {"VLLM_API_KEY": KEY, "STUB_MODE": mode, "PATH": "/usr/bin:/bin"}
-            service = Service("127.0.0.1", self.settings.port, name, "r1")
-            launch = Launch(words, variables, service, start_timeout=20, stop_timeout=5)
-            details = {"log": Path(place["log"]).name, "launch": to_data(launch)}
-            yield link, place, details
-
-    def use(self, name, mode="", hold=False):
-        """What `bundlectl use` does."""
-        with self.switching(name, mode) as (link, place, details):
-            try:
-                if hold:
-                    link.ask("hold")
-                link.ask("launch", **details)
-                smoke.wait_until_ready(
-                    at_socket(socket_path(self.layout, place["slot"])),
-                    KEY,
-                    name,
-                    lambda: link.ask("look")["alive"],
-                    Path(place["log"]),
-                    20,
-                )
-                link.ask("swap")
-            except BundleError:
-                return link.ask("abort")
-            link.ask("retire")
-        return None
-
-    def serves(self):
-        """The name of the model that answers at the public port."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.settings.port, timeout=20)
-        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-        answer = connection.getresponse()
-        data = json.load(answer)
-        connection.close()
-        return data["data"][0]["id"] if answer.status == 200 else answer.status
-
-    def server(self):
-        return Supervisor(self.layout).status().pid
-
-    def end(self):
-        with contextlib.suppress(Lost), self.link() as link:
-            link.ask("hurry")
-            link.ask("stop")
-        self.thread.join(20)
-        assert not self.thread.is_alive()
-        for slot in ("server-1", "server-2"):
-            assert not Supervisor(self.layout, slot).status().processes
 
 
 @pytest.fixture
 def make(tmp_path):
-    hosts = []
-
-    def one(**settings):
-        hosts.append(Host(tmp_path, **settings))
-        hosts[-1].begin()
-        return hosts[-1]
-
-    yield one
-    for host in hosts:
-        host.end()
+    with hosts(tmp_path) as made:
+        yield made
 
 
 def test_one_after_another_and_no_request_lost(make):
@@ -311,11 +180,6 @@ def test_an_end_can_be_hurried(make):
         asked.join(20)
     assert time.monotonic() - begun < 15
     assert len(clients.failures) == 3
-
-
-def stop(host):
-    with host.link() as link:
-        link.ask("stop")
 
 
 def test_an_end_after_somebody_has_removed_the_folders(make):

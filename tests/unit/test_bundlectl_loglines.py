@@ -47,6 +47,10 @@ PROMPTS = {
     "exception": f"ValueError: can't make sense of 'tell me {SECRET}'",
     "exception that goes on": f"jinja2.exceptions.TemplateError: no\n{SECRET}",
     "tokens": f"ValueError: {list(range(4700, 4790))}",
+    "exception of bare words": f"ValueError: can't make sense of {SECRET}",
+    "exception of a plugin": f"my.plugin.Refused: {SECRET} is not allowed",
+    "exception after a head": f"(EngineCore pid=7) ERROR 11-30 15:14:13 [my/plugin.py:1] it said "
+    f"TemplateError: {SECRET}",
     "tool": f"ERROR 11-30 15:14:13 [tool_parsers/hermes.py:9] Error in {SECRET}",
     "access": f'INFO:     127.0.0.1:5 - "POST /v1/{SECRET}?q=1 HTTP/1.1" 404 Not Found\n{SECRET}',
     "coloured": f"\x1b[36m(APIServer pid=1)\x1b[0;0m INFO 11-30 15:14:13 [logger.py:1] {SECRET}",
@@ -166,3 +170,24 @@ def test_a_log_that_goes_on_from_another_is_one_of_a_server_that_serves(first):
     assert not starting(
         [first, TELLING[0], *["x"] * 60, "non-default args: {}"] if first else [TELLING[0]]
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See above.",
+        "OSError: [Errno 28] No space left on device",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+    ],
+)
+def test_what_the_system_says_stays_while_requests_are_served(line):
+    assert sieved(line) == [line]
+
+
+def test_of_any_other_exception_its_class_stays():
+    assert sieved(f"jinja2.exceptions.TemplateError: tell me {SECRET}", SECRET) == [
+        f"jinja2.exceptions.TemplateError: [removed:{CONTENT}]", "[1 lines removed]",
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundlectl.options import read
-from manifests.trial import _option
+from manifests.trial import Option, _option
 
 
 def plain_number(text):
@@ -127,3 +127,16 @@ def test_argparse_says_the_same(words):
         assert not accepted
     elif not reading.doubtful:
         assert accepted
+
+
+@given(
+    nargs=st.sampled_from([None, "?", "*", "+", 0, 1, 3, "...", "A...", "==SUPPRESS=="]),
+    words=st.lists(WORDS, max_size=5),
+    attached=st.booleans(),
+)
+def test_whatever_argparse_counts_values_by(nargs, words, attached):
+    option = Option(("--it",), "" if nargs is None else str(nargs))
+    reading = read((option, *OPTIONS), ["--it=1" if attached else "--it", *words])
+    if nargs in ("...", "A...", "==SUPPRESS=="):
+        assert reading.problems == ()
+        assert reading.doubtful == (("--it", *(["1"] if attached else []), *words),)

@@ -92,6 +92,14 @@ def test_another_command_line_can_stop_what_this_one_started(supervisor, layout)
     assert not supervisor.alive()
 
 
+def test_our_own_child_lives_whatever_became_of_its_record(supervisor, layout):
+    record = start(supervisor)
+    (layout.run / "server-1.json").unlink()
+    assert supervisor.alive()
+    os.kill(record.pid, signal.SIGKILL)
+    until(lambda: not supervisor.alive())  # not even a zombie is left
+
+
 def test_stop_of_nothing_is_fine(supervisor):
     assert supervisor.stop() is False
     start(supervisor)

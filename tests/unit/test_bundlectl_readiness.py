@@ -1,8 +1,11 @@
 """Preflight of what is installed, and before a start: whose needs count, and what is ignored."""
 
 import dataclasses
+import json
 import os
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,10 +13,11 @@ import pytest
 from bundlectl import config, models, readiness
 from bundlectl.config import ServeConfig
 from bundlectl.preflight import Needs
-from manifests import placement
+from manifests import bundle, placement
 from manifests.errors import TargetError, UsageError
 from manifests.lock import Target
 from manifests.stack import Server
+from tests.support.mounts import needs_root
 from tests.support.nvidia import smi
 from tests.unit.test_bundlectl_models import choose, layout, model, put
 from tests.unit.test_manifests_fit_answer import shape
@@ -73,6 +77,45 @@ def test_names_that_a_later_release_has_no_more_are_no_error(layout, port):
     release, manifest = installed(layout, ignored=("gone", "port"))
     assert readiness.ignored(layout, release) == {"port"}
     start(layout, release, manifest, port=port)
+
+
+#: Says what an account lacks at a start, then for an installation. Root without its privilege over
+#: modes is an account as any other that can still read this test's own folders.
+_FORBIDDEN = """
+import json, sys
+from pathlib import Path
+from bundlectl import host, readiness
+from bundlectl.config import ServeConfig
+from bundlectl.layout import Layout
+layout = Layout(Path(sys.argv[1]))
+start = readiness.probe(layout, ServeConfig(port=0), gpus=False)
+print(json.dumps([start.storage.forbidden, host.probe(layout.prefix).storage.forbidden]))
+"""
+
+
+def forbidden(layout):
+    command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", sys.executable, "-c"]
+    environ = {**os.environ, "PYTHONPATH": ":".join(item for item in sys.path if item)}
+    words = (*command, _FORBIDDEN, str(layout.prefix))
+    return json.loads(subprocess.run(words, env=environ, stdout=-1, check=True).stdout)
+
+
+@needs_root
+def test_a_server_may_run_below_a_prefix_that_another_account_owns(layout):
+    """It writes cache and state alone, and reads its settings."""
+    layout.config_file.write_text(config.render_default())
+    for place in (layout.prefix, *layout.prefix.rglob("*")):
+        os.chown(place, 1, 1)
+    for place in (layout.cache, layout.own_state, layout.run, layout.logs):
+        os.chown(place, 0, 0)
+    whole = [f"{layout.prefix} can't be written"]
+    assert forbidden(layout) == [[], whole]
+    os.chown(layout.run, 1, 1)
+    layout.etc.chmod(0o700)
+    assert forbidden(layout)[0] == [f"{layout.run} can't be written", f"{layout.etc} can't be read"]
+    layout.logs.rmdir()
+    os.chown(layout.own_state, 1, 1)
+    assert f"{layout.own_state} can't be written" in forbidden(layout)[0]
 
 
 def on_gpu():
@@ -151,5 +194,18 @@ def test_the_latest_is_judged_where_none_is_in_service(layout, port):
     name, findings = readiness.of_installed(layout, port=port)
     assert name == release
     assert f"127.0.0.1:{port}: free" in next(f.found for f in findings if f.name == "port")
-    _, findings = readiness.of_installed(layout, running=True)
-    assert next(f.found for f in findings if f.name == "port") == "not asked for"
+
+
+def test_the_port_that_a_front_of_ours_holds_is_not_asked_for(layout, port):
+    """Memory is what a server of ours holds, whatever has the port."""
+    installed(layout, needs=bundle.Needs("2.17", (), 1000))
+
+    def told(name, **words):
+        _, findings = readiness.of_installed(layout, **words)
+        return next(one for one in findings if one.name == name)
+
+    assert told("port", held=True).found == "not asked for"
+    assert told("port", running=True).found != "not asked for"
+    assert told("port", held=True, port=port).found == f"127.0.0.1:{port}: free"
+    assert told("memory", running=True).needed == "0 bytes"
+    assert told("memory", held=True).needed == "1000 bytes"

@@ -1,12 +1,13 @@
 import base64
 import json
+import time
 from urllib.parse import quote
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bundlectl.redaction import KNOWN, Redactor, mark, redact
+from bundlectl.redaction import KNOWN, Redactor, mark, of_variable, redact
 
 KEY = "vQ7-xk_P0~sZ3.mN+e/Yb4=Tq9"
 PEM = """-----BEGIN RSA PRIVATE KEY-----
@@ -146,3 +147,35 @@ def test_what_was_removed_is_counted_by_kind():
 
 def test_short_secrets_do_not_tear_words_apart():
     assert redact("a cat sat", ["cat", ""]) == "a cat sat"
+
+
+@pytest.mark.parametrize(
+    "piece", ["://", "://a?", '"GET /', "eyJaaaaaaaa", "secret", 'token:"', "--secret", "hf_", "\\"]
+)
+def test_no_text_is_looked_at_over_and_over(piece):
+    """300 kB: seconds where each place is searched from anew, a third of one where it is not."""
+    text = piece * (300_000 // len(piece))
+    began = time.process_time()
+    redact(text, [KEY])
+    assert time.process_time() - began < 3
+
+
+def test_an_address_is_found_however_long_it_is():
+    assert redact(f"http://{'a' * 3000}:pw@host/") == "http://[removed:credentials]@host/"
+    assert redact(f"http://host/{'a' * 3000}?sig=abc") == (
+        f"http://host/{'a' * 3000}?[removed:query]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("OMP_NUM_THREADS", "8", "8"),
+        ("TOKENIZERS_PARALLELISM", "false", "false"),
+        ("DB_PASSWORD", "48151623", "[removed:named-secret]"),
+        ("MIRROR", "http://u:pw@host/x", "http://[removed:credentials]@host/x"),
+        ("TRITON_LIBCUDA_PATH", "/usr/lib64", "/usr/lib64"),
+    ],
+)
+def test_a_variables_value_is_shown_unless_it_is_a_secret(name, value, shown):
+    assert of_variable(name, value) == shown

@@ -4,11 +4,12 @@ import json
 import os
 import pwd
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from bundlectl import serviceaccount, serviceunit, systemd, unitfiles
+from bundlectl import inquiry, serviceaccount, serviceunit, systemd, unitfiles, units
 from bundlectl.cli import main
 from bundlectl.layout import Layout
 from bundlectl.systemd import Manager
@@ -49,7 +50,7 @@ def calls(tmp_path, monkeypatch):
 @pytest.fixture
 def manager(tmp_path, monkeypatch) -> Manager:
     one = Manager(tmp_path / "units", running=True)
-    monkeypatch.setattr(systemd, "find", lambda user: one)
+    monkeypatch.setattr(systemd, "find", lambda user, environ=None: one)
     return one
 
 
@@ -84,8 +85,8 @@ def test_install_show_and_remove(layout, manager, calls, capsys):
     assert call(layout, "install", "--audit", "daily") == 0
     assert "nothing to do" in capsys.readouterr().out
     assert call(layout, "remove") == 0
-    assert calls()[-2].startswith("disable --now vllm-bundle")
-    assert calls()[-1] == "daemon-reload"
+    assert calls()[-3].startswith("disable --now vllm-bundle")
+    assert calls()[-2:] == [f"is-active {UNIT}", "daemon-reload"]
     assert not [path for path in manager.folder.rglob("*") if not path.is_dir()]
     assert call(layout, "remove") == 0
     assert "nothing to do" in capsys.readouterr().out
@@ -97,7 +98,8 @@ def test_settings_that_changed_since_are_told(layout, manager, calls, capsys):
     assert call(layout, "show") == 0
     assert "settings changed since; run: bundlectl service install" in capsys.readouterr().out
     assert call(layout, "install") == 0
-    assert "TimeoutStartSec=1294" in (manager.folder / UNIT).read_text()
+    expected = inquiry.PATIENCE + 1234 + units.MARGIN
+    assert f"TimeoutStartSec={expected}\n" in (manager.folder / UNIT).read_text()
     assert serviceunit.show(layout).current
 
 
@@ -183,24 +185,105 @@ def test_account_and_user_exclude_each_other(layout):
         serviceaccount.decide(layout, Wish(user=True, account="daemon"))
 
 
-@needs_root
-def test_an_account_has_to_own_what_the_server_writes(layout):
-    with pytest.raises(UsageError, match="could not write") as caught:
-        serviceaccount.decide(layout, Wish(account="daemon"))
-    assert f"chown -R daemon: {layout.cache} {layout.own_state} {layout.etc}" in caught.value.mend
-    uid = pwd.getpwnam("daemon").pw_uid
-    for base in (layout.cache, layout.own_state, layout.etc):
+def given(name: str, *places: Path) -> None:
+    for base in places:
         for place in (base, *base.rglob("*")):
-            os.chown(place, uid, -1)
-    assert serviceaccount.decide(layout, Wish(account="daemon")).account == "daemon"
+            os.chown(place, pwd.getpwnam(name).pw_uid, -1, follow_symlinks=False)
+
+
+def mend(layout: Layout, **wish: str) -> str:
+    with pytest.raises(UsageError, match="could not write") as caught:
+        serviceaccount.decide(layout, Wish(account="daemon", **wish))
+    return caught.value.mend.removeprefix(f"{layout.spoken} stop && ").partition(";")[0]
 
 
 @needs_root
-def test_root_runs_no_program_that_another_account_can_change(layout):
-    uid = pwd.getpwnam("daemon").pw_uid
-    for place in (layout.prefix, *layout.prefix.rglob("*")):
-        os.chown(place, uid, -1)
+def test_an_account_has_to_own_what_the_server_writes_and_the_mend_gives_it_that(layout):
+    (layout.cache / "triton").mkdir()
+    (layout.own_state / "history").touch()
+    service_record = layout.own_state / "service.json"
+    service_record.touch()
+    layout.api_key.touch(0o600)
+    layout.config_file.touch(0o640)
+    told = mend(layout)
+    assert told == (
+        f"chown -hR daemon: {layout.cache} {layout.run} {layout.logs} && "
+        f"chown -h daemon: {layout.own_state} {layout.own_state}/history {layout.api_key} && "
+        f"chmod o+rX {layout.config_file}"
+    )
+    subprocess.run(["sh", "-c", told], check=True)
+    assert serviceaccount.decide(layout, Wish(account="daemon")).account == "daemon"
+    assert {place.stat().st_uid for place in (layout.etc, layout.state, service_record)} == {0}
+    (layout.cache / "triton/of-root").touch()
+    assert mend(layout) == f"chown -hR daemon: {layout.cache}"
+
+
+@needs_root
+def test_an_audit_keeps_its_answer_in_the_state_that_instances_share(layout):
+    given("daemon", layout.home)
+    assert serviceaccount.decide(layout, Wish(account="daemon")).account == "daemon"
+    assert mend(layout, audit="daily") == f"chown -h daemon: {layout.state}"
+
+
+@needs_root
+def test_the_first_start_makes_the_key(layout):
+    given("daemon", layout.cache, layout.own_state)
+    assert mend(layout) == f"chown -h daemon: {layout.etc}"
+
+
+@needs_root
+@pytest.mark.parametrize("account", ["", "root"])
+@pytest.mark.parametrize(
+    "place", ["bin", "bin/bundlectl", "releases", f"instances/{INSTANCE}/cache"]
+)
+def test_root_runs_nothing_that_another_account_can_change(layout, place, account):
+    given("daemon", layout.prefix / place)
+    with pytest.raises(UsageError, match="root would run what another account can change") as told:
+        serviceaccount.decide(layout, Wish(account=account))
+    assert str(layout.prefix / place) in told.value.findings[0]
+
+
+@needs_root
+def test_the_owner_of_an_installation_runs_it_and_root_does_not(layout):
+    given("daemon", layout.prefix)
     assert serviceaccount.decide(layout, Wish()).account == "daemon"
+    with pytest.raises(UsageError, match="root would run"):
+        serviceaccount.decide(layout, Wish(account="root"))
+
+
+@pytest.mark.parametrize("answer", ["sleep 60", "echo failed; exit 1"])
+def test_units_stay_while_their_server_has_not_ended(
+    layout, manager, monkeypatch, tmp_path, answer
+):
+    """A stop may take as long as the longest request; without its files nobody could end it."""
+    program = tmp_path / "slow/systemctl"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in is-active) echo deactivating; exit 3;; disable) {answer};; esac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(systemd, "_PATIENCE", 0.5)
+    monkeypatch.setattr(units, "MARGIN", 0)
+    layout.config_file.write_text("drain_timeout = 0\nstop_timeout = 1\n")
+    assert call(layout, "install") == 0
+    assert call(layout, "remove") == ExitCode.SERVER
+    assert (manager.folder / UNIT).exists()
+    assert unitfiles.record_path(layout).exists()
+
+
+def test_a_stop_is_waited_for_as_long_as_it_may_take(layout, manager, monkeypatch):
+    asked: list[tuple[str, float]] = []
+
+    def says(_self, *words, patience=0.0):
+        asked.append((words[0], patience))
+        return 0, ""
+
+    monkeypatch.setattr(Manager, "says", says)
+    layout.config_file.write_text("drain_timeout = 1000\nstop_timeout = 100\n")
+    assert call(layout, "install") == 0
+    assert call(layout, "remove") == 0
+    assert dict(asked)["disable"] >= 1160
 
 
 @pytest.mark.parametrize("expression", ["daily", "weekly", "Sun *-*-* 03:00"])

@@ -76,3 +76,17 @@ def test_the_list_says_where_each_value_comes_from():
     assert listed["tensor_parallel_size"].chosen == ""
     assert "# TCP port.\nport = 9   (line 2)" in listed["port"].text
     assert listed["port"].record["default"] == 8000
+
+
+@pytest.mark.parametrize("name", ["served_model_name", "environment.A", "extra_arguments"])
+def test_bytes_that_are_no_text_are_refused(name):
+    with pytest.raises(UsageError, match="no text in UTF-8"):
+        edited(render_default(), "serve.toml", name, "\udcff")
+
+
+def test_the_list_hides_the_secrets_of_the_environment():
+    text = '[environment]\nHF_TOKEN = "correct-horse"\nOMP_NUM_THREADS = "8"\n'
+    row = rows(text, parse(text, "x"), {})[-1]
+    assert row.record["value"] == {"HF_TOKEN": "[removed:named-secret]", "OMP_NUM_THREADS": "8"}
+    assert "correct-horse" not in row.text
+    assert "OMP_NUM_THREADS" in row.text

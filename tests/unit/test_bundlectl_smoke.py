@@ -270,6 +270,29 @@ def test_words_of_a_dead_engine_that_come_in_two_pieces(tmp_path):
     assert watch.engine_failed()
 
 
+def test_words_from_before_are_not_this_starts(tmp_path):
+    """Of a server that runs already, they may be anybody's: a path that was logged, a prompt."""
+    log = tmp_path / "log"
+    log.write_bytes(b'INFO: "GET /v1/x?EngineDeadError HTTP/1.1" 404\n')
+    watch = Watch(log, new=False)
+    assert not watch.engine_failed()
+    with log.open("ab") as file:
+        file.write(b"ERROR EngineCore failed to start.\n")
+    assert watch.engine_failed()
+    assert Watch(log).engine_failed()
+    assert not Watch(tmp_path / "none", new=False).engine_failed()
+
+
+def test_a_server_that_runs_already_is_proved_whatever_its_log_says(serve):
+    stub = serve()
+    stub.wait()
+    with stub.log.open("a") as log:
+        log.write("EngineDeadError\n")
+    assert stub.wait(new_log=False).answer.completion_tokens == 1
+    with pytest.raises(ServerError, match="did not come up"):
+        stub.wait()
+
+
 def test_telling_lines(tmp_path):
     log = tmp_path / "log"
     assert telling_lines(log) == ()

@@ -3,13 +3,16 @@ import hashlib
 import json
 import os
 import stat
+import tempfile
 from urllib.parse import quote
 
 import pytest
 
+from bundlectl import support
 from bundlectl.cli import main
 from bundlectl.layout import Layout
 from bundlectl.supportpaper import LIMIT, WIDTH
+from manifests.errors import UsageError
 from tests.unit.test_bundlectl_loglines import PROMPTS, SECRET, TELLING
 from tests.unit.test_bundlectl_redaction import KEY, PEM, SHAPES
 
@@ -184,3 +187,22 @@ def test_a_disk_without_room_leaves_nothing(layout, tmp_path, monkeypatch, capsy
     assert main(words) == 4
     assert "No space left" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [layout.prefix]
+
+
+def test_where_this_folder_can_not_be_written_it_goes_home_or_where_there_is_room(
+    tmp_path, monkeypatch
+):
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    said = []
+    monkeypatch.chdir("/proc/self")  # not even root makes a file there
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(spare))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert support._somewhere(said.append) == tmp_path
+    monkeypatch.setenv("HOME", "/proc/self")
+    assert support._somewhere(said.append) == spare
+    assert str(tmp_path) in said[0]
+    assert str(spare) in said[1]
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc/self")
+    with pytest.raises(UsageError, match="can be written"):
+        support._somewhere(said.append)

@@ -26,7 +26,7 @@ from manifests.audit import audit
 from manifests.errors import UsageError
 from manifests.exitcodes import ExitCode
 from tests.support.lifecycle import below, layout_at, put, serve, unchanged
-from tests.support.mounts import mounted, needs_root
+from tests.support.mounts import mounted, needs_root, tmpfs
 
 
 @pytest.fixture
@@ -149,9 +149,10 @@ def test_models_and_settings_can_be_kept_and_are_found_again(layout):
     assert not [p for p in below(layout.prefix) if p.startswith(("models/two", "state", "bin"))]
 
 
-def test_units_of_every_instance_go(layout, tmp_path):
-    folder = tmp_path / "units"
-    folder.mkdir()
+def test_units_of_every_instance_go(layout, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    folder = tmp_path / "systemd/user"
+    folder.mkdir(parents=True)
     for one in layout.every():
         wish = units.Wish(user=True)
         unitfiles.install(one, wish, serviceunit.render(one, wish), folder)
@@ -229,6 +230,31 @@ def test_a_whole_file_system_goes_only_if_nothing_else_is_in_it(tmp_path):
         (disk / "lost+found").mkdir()
         take(layout)
         assert below(disk) == ["lost+found"]
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["cache", "models", "releases"])
+def test_what_is_mounted_is_emptied_and_its_mount_point_told(layout, place):
+    """Disks of their own for large folders; they come back with what was in the folders."""
+    folder = layout.prefix / place
+    folder.rename(layout.prefix.parent / "moved")
+    with tmpfs(folder, "size=16m"):
+        shutil.copytree(layout.prefix.parent / "moved", folder, dirs_exist_ok=True, symlinks=True)
+        told = f"{place} (a mount point)"
+        assert uninstall.plan(layout, Wish()).left == (told,)
+        assert take(layout).left == (told,)
+        assert below(layout.prefix) == [place]
+
+
+@needs_root
+def test_a_mounted_model_is_emptied(layout):
+    """Others go first, and the run does not end half-way."""
+    folder = next(layout.models.glob("one@*"))
+    shutil.move(folder, layout.prefix.parent / "moved")
+    with tmpfs(folder, "size=16m"):
+        shutil.copytree(layout.prefix.parent / "moved", folder, dirs_exist_ok=True)
+        assert take(layout).left == (f"models/{folder.name} (a mount point)",)
+        assert below(layout.prefix) == ["models", f"models/{folder.name}"]
 
 
 def test_nobody_else_works_on_it(layout):

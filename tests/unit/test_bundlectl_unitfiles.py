@@ -1,12 +1,15 @@
+import dataclasses
 import itertools
 
 import pytest
 
-from bundlectl import unitfiles
+from bundlectl import systemd, unitfiles
 from bundlectl.layout import Layout
-from bundlectl.unitfiles import CHANGED, OURS, STALE
+from bundlectl.unitfiles import CHANGED, OURS, STALE, Record
 from bundlectl.units import Unit, Wish
+from manifests import canonical
 from manifests.errors import IntegrityError, UsageError
+from manifests.records import to_data
 
 SERVER = Unit("vllm-bundle.service", "[Service]\nExecStart=/bin/true\n", "multi-user.target")
 TIMER = Unit("vllm-bundle-audit.timer", "[Timer]\nOnCalendar=daily\n", "timers.target")
@@ -20,8 +23,10 @@ def layout(tmp_path) -> Layout:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "etc/systemd/system"
+def folder(tmp_path, monkeypatch):
+    made = tmp_path / "etc/systemd/system"
+    monkeypatch.setattr(systemd, "_UNITS", made)
+    return made
 
 
 def there(folder) -> list[str]:
@@ -163,6 +168,45 @@ def test_a_damaged_record_is_told(layout):
     unitfiles.record_path(layout).write_text("{")
     with pytest.raises(IntegrityError, match=r"service\.json: damaged"):
         unitfiles.load(layout)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "{folder}/other.service",
+        "{folder}/sshd.service.wants/vllm-bundle.service",
+        "{folder}/../system/vllm-bundle.service",
+        "{folder}/deeper/vllm-bundle.service",
+        "{folder}/vllm-bundle@other.service",
+        "{folder}/vllm-bundle.service\n",
+        "vllm-bundle.service",
+    ],
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_record_that_names_anything_else_removes_nothing(layout, folder, path, force):
+    """The server's account may write it, and root removes what it names."""
+    unitfiles.install(layout, Wish(), (SERVER,), folder)
+    known = unitfiles.load(layout)
+    strange = unitfiles.Made(path.format(folder=folder), ("0" * 64,))
+    record = dataclasses.replace(known, files=(*known.files, strange))
+    unitfiles.record_path(layout).write_bytes(canonical.dumps(to_data(record)))
+    before = there(folder)
+    for run in (
+        lambda: unitfiles.remove(layout, force=force),
+        lambda: unitfiles.install(layout, Wish(), (TIMER,), folder, force=force),
+    ):
+        with pytest.raises(IntegrityError, match="no unit of this instance") as caught:
+            run()
+        assert caught.value.findings == (strange.path,)
+    assert there(folder) == before
+
+
+def test_a_record_without_digests_is_none(layout, folder):
+    record = Record(1, Wish(), (unitfiles.Made(f"{folder}/{SERVER.name}", ()),))
+    unitfiles.record_path(layout).write_bytes(canonical.dumps(to_data(record)))
+    with pytest.raises(IntegrityError):
+        unitfiles.remove(layout)
 
 
 def test_instances_have_records_of_their_own(layout, folder):

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl import hardening, units
+from bundlectl import hardening, inquiry, units
 from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
 from bundlectl.units import Wish
+from manifests.exitcodes import ExitCode
 
 analyzer = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
@@ -124,8 +125,20 @@ def test_deadlines_follow_the_settings(tmp_path):
     settings = ServeConfig(start_timeout=1000, stop_timeout=50)
     (unit, *_) = units.render(Layout(tmp_path), settings, Wish(), gpu=False)
     (start,), (stop,) = (values(unit.text, f"Timeout{word}Sec") for word in ("Start", "Stop"))
-    assert int(start) > settings.start_timeout
+    assert int(start) > settings.start_timeout + inquiry.PATIENCE
     assert int(stop) > settings.stop_timeout
+
+
+def test_a_start_that_another_one_may_mend_is_tried_again(tmp_path):
+    """1 is also how Python itself fails, and 2 that another bundlectl was at work at boot."""
+    (unit, *_) = units.render(Layout(tmp_path), ServeConfig(), Wish(), gpu=False)
+    (never,) = values(unit.text, "RestartPreventExitStatus")
+    assert set(never.split()) == {str(int(ExitCode.TARGET))}
+    # What does not mend itself ends all the same: the burst is over within the interval.
+    (burst,), (interval,), (pause,) = (
+        values(unit.text, key) for key in ("StartLimitBurst", "StartLimitIntervalSec", "RestartSec")
+    )
+    assert int(burst) * int(pause) < int(interval)
 
 
 def test_other_machines_are_kept_out_unless_they_are_let_in(tmp_path):

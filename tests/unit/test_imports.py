@@ -32,7 +32,11 @@ KEEPERS = {
         "bundler/models/transport.py",
     },
     "cryptography": {"bundler/signing/"},
-    "h11": {"installer/bundlectl/front.py"},
+    "h11": {
+        "installer/bundlectl/front.py",
+        "installer/bundlectl/httppeer.py",
+        "installer/bundlectl/relay.py",
+    },
     "pyeclib": {"manifests/parity/codec.py"},
     "model_signing": {"bundler/signing/sidecar.py"},
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},

@@ -13,7 +13,7 @@ _CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 #: A folder of this name holds a newer library for an older driver (CUDA Compatibility, chapter 3).
 _COMPAT = "compat"
 _NOT_NEEDED = Verdict(True, "not needed: the server runs without a GPU")
-_NOT_ASKED = Verdict(True, "not asked: there is no GPU device")
+_NOT_ASKED = Verdict(True, "not judged: there is no GPU device")
 
 
 def _gpu(needs: Needs, host: Host) -> Verdict:
@@ -66,6 +66,8 @@ def _answer(needs: Needs, host: Host) -> Cuda | Verdict:
     """What CUDA said, or why there is nothing to judge; missing devices are another check's."""
     if not needs.on_gpu:
         return _NOT_NEEDED
+    if not host.accelerator.devices:
+        return _NOT_ASKED
     return host.accelerator.cuda or _NOT_ASKED
 
 

@@ -54,7 +54,7 @@ def _model_fit(needs: Needs, host: Host) -> Verdict:
 
 
 def _model_fit_on_cpu(needs: Needs, host: Host) -> Verdict:
-    memory = host.machine.memory
+    memory = host.machine.memory + needs.freed
     if not needs.memory:
         return Verdict(True, "not asked: nothing is started")
     if memory < needs.memory:

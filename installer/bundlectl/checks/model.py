@@ -26,6 +26,7 @@ class Needs:
     glibc: str = ""  # lowest version, "2.28"
     cpu_flags: tuple[str, ...] = ()  # one of them is enough
     memory: int = 0  # bytes
+    freed: int = 0  # bytes that our own server gives back before the one that is asked for starts
     host: str = "127.0.0.1"
     port: int = 0  # 0 where no server is to be started
     gpus: tuple[str, ...] = (gpu.CPU,)

@@ -68,10 +68,10 @@ def _inodes(needs: Needs, host: Host) -> Verdict:
 
 def _writable(_needs: Needs, host: Host) -> Verdict:
     place = host.storage
-    how = "can be written" if place.writable else "can't be written by this account"
-    if place.file_system.read_only:
-        how = "lies on a file system that is mounted read-only"
-    return Verdict(place.writable and not place.file_system.read_only, f"{place.ground} {how}")
+    if not place.forbidden:
+        return Verdict(True, "all that has to be written can be")
+    how = ": it is mounted read-only" if place.file_system.read_only else " by this account"
+    return Verdict(False, listed(place.forbidden) + how)
 
 
 def _noexec(_needs: Needs, host: Host) -> Verdict:
@@ -177,8 +177,8 @@ CHECKS = (
     Check("inodes", STOP, "room for every file of the bundle", _inodes,
           "delete small files there, or choose another --prefix",
           error=FilesystemError, can_be_ignored=False),
-    Check("writable", STOP, "whether this account can write there", _writable,
-          "choose another --prefix, or run as its owner",
+    Check("writable", STOP, "whether this account can write what it has to", _writable,
+          "run as the owner, or choose another --prefix",
           error=FilesystemError, can_be_ignored=False, at_start=True),
     Check("noexec", STOP, "whether programs may run from there", _noexec, can_be_ignored=False,
           at_start=True),

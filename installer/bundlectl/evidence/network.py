@@ -15,8 +15,8 @@ def _proxy_set(scene: Scene) -> Answer:
 
 
 def _port_taken(scene: Scene) -> Answer:
-    if scene.running:
-        return Answer(None, "a server of this installation holds it")
+    if scene.held:
+        return Answer(None, "the front of this installation holds it")
     network = scene.host.network
     if not network.port_problem:
         return Answer(False, "it can be listened on now")

@@ -4,7 +4,7 @@ Each module reads one topic; nothing here judges, and nothing that is missing is
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,18 +39,21 @@ def probe(
     gpus: bool = False,
     details: bool = True,
     environ: Mapping[str, str] | None = None,
+    written: Sequence[Path] = (),
+    read: Sequence[Path] = (),
 ) -> Host:
     """Look at this machine; nothing is written.
 
     `port` 0 leaves the port out. `gpus` asks nvidia-smi and CUDA, with the variables `environ` that
     a server will have (default: this process's); without `details` that takes less than a second.
+    `written` and `read`: what this account has to reach (default: it writes the prefix).
 
     Raises OSError where the file system of the prefix can't be read.
     """
     variables = os.environ if environ is None else environ
     log = kernellog.lines() if details else []
     return Host(
-        storage=read_storage(prefix),
+        storage=read_storage(prefix, written, read),
         machine=read_machine(str(prefix), log),
         account=read_account(variables),
         network=read_network(host, port),

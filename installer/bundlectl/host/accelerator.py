@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bundlectl import nvidia, nvidialog
 from bundlectl.host import kernellog
@@ -25,6 +26,8 @@ _LIBRARIES = (
     "/usr/local/cuda/compat",
     "/usr/local/cuda/compat/lib.real",
 )
+#: What CUDA opens for reading and writing; NVIDIA keeps others, as nvidia-caps/*, to root.
+_OPENED = re.compile(r"/dev/(nvidia[0-9]+|nvidiactl|nvidia-uvm|dxg)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -33,7 +36,7 @@ class Accelerator:
     """What is known of the GPUs; nothing but devices and driver where no more was asked for."""
 
     devices: tuple[str, ...] = ()  # /dev/nvidia…, /dev/dxg
-    denied: tuple[str, ...] = ()  # those of them that this account can't open
+    denied: tuple[str, ...] = ()  # those of them that CUDA opens and this account can't
     driver: str = ""  # NVIDIA kernel module's release, "535.104.05"; empty where none is loaded
     nouveau: bool = False  # the free driver is loaded
     installed: int = 0  # GPUs that the kernel module knows
@@ -72,41 +75,56 @@ def read_accelerator(
     `ask` starts nvidia-smi and CUDA, which takes up to a few seconds on a healthy machine; without
     `details` it is less than one.
     """
+    # First: after a boot, it is they that load the module and make its device nodes.
+    said = _ask(environ, details) if ask else {}
     devices = devices_of()
-    known = Accelerator(
+    return Accelerator(
         devices=devices,
-        denied=tuple(item for item in devices if not os.access(item, os.R_OK | os.W_OK)),
-        driver=driver_release(text("/proc/driver/nvidia/version")),
+        denied=tuple(filter(_denied, devices)),
+        driver=_driver(),
         nouveau=Path("/sys/module/nouveau").is_dir(),
         installed=len(names("/proc/driver/nvidia/gpus")),
         libraries=tuple(libraries(map(Path, _LIBRARIES))),
         xids=kernellog.xids(log),
         translated=translated(text("/proc/cmdline"), names("/sys/class/iommu")),
         mps="CUDA_MPS_PIPE_DIRECTORY" in environ or Path("/tmp/nvidia-mps").is_dir(),  # noqa: S108
+        **said,
     )
-    return _asked(known, environ, details) if ask else known
 
 
-def _asked(known: Accelerator, environ: Mapping[str, str], details: bool) -> Accelerator:
+def _ask(environ: Mapping[str, str], details: bool) -> dict[str, Any]:
+    """The fields of Accelerator that nvidia-smi and CUDA answer."""
     # All at a time: each of them wakes the driver, and each may hang.
     with ThreadPoolExecutor() as pool:
-        cuda_says = pool.submit(ask_cuda, _clean(environ)) if known.devices else None
+        cuda_says = pool.submit(ask_cuda, _clean(environ)) if _present() else None
         named = pool.submit(nvidia.ask_gpus, environ)
         long = pool.submit(nvidia.ask, environ, "-q", "-x") if details else None
         topology = pool.submit(nvidia.ask, environ, "topo", "-m") if details else None
         gpus, problem = named.result()
         shown = {one.uuid for one in gpus}
         described = nvidialog.parse(long.result().text) if long else ()
-        return Accelerator(
-            **{
-                **vars(known),
-                "cuda": cuda_says.result() if cuda_says else None,
-                "gpus": gpus,
-                "tool": problem,
-                "details": tuple(d for d in described if not gpus or d.uuid in shown),
-                "linked": linked(topology.result().text, gpus) if topology else None,
-            }
-        )
+        if cuda_says is None and _present():
+            cuda_says = pool.submit(ask_cuda, _clean(environ))
+        return {
+            "cuda": cuda_says.result() if cuda_says else None,
+            "gpus": gpus,
+            "tool": problem,
+            "details": tuple(d for d in described if not gpus or d.uuid in shown),
+            "linked": linked(topology.result().text, gpus) if topology else None,
+        }
+
+
+def _present() -> bool:
+    """Whether there is a device node, or at least a driver that can be asked to make some."""
+    return bool(devices_of() or _driver())
+
+
+def _driver() -> str:
+    return driver_release(text("/proc/driver/nvidia/version"))
+
+
+def _denied(device: str) -> bool:
+    return bool(_OPENED.fullmatch(device)) and not os.access(device, os.R_OK | os.W_OK)
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The file systems below an installation, and the folders above it."""
 
-import errno
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,8 @@ class Storage:
 
     prefix: str
     ground: str  # the nearest folder above the prefix, or the prefix, that exists
-    writable: bool  # by this account
     file_system: FileSystem  # of the prefix
+    forbidden: tuple[str, ...] = ()  # "/data can't be written", by this account, which has to
     cache: FileSystem | None = None  # of PREFIX/cache, where that is another one
     shm: FileSystem | None = None  # /dev/shm; None where it is missing or can't be written
     temporary: bool = True  # /tmp can be written
@@ -40,9 +40,10 @@ class Storage:
     open: tuple[str, ...] = ()  # and those where any account can replace what lies in them
 
 
-def read_storage(prefix: Path) -> Storage:
+def read_storage(prefix: Path, written: Sequence[Path] = (), read: Sequence[Path] = ()) -> Storage:
     """Look at the places of an installation.
 
+    `written` and `read` are what this account has to reach; by default it writes the prefix.
     Raises OSError where the file system of the prefix can't be read.
     """
     ground = next(place for place in (prefix, *prefix.parents) if place.is_dir())
@@ -52,8 +53,8 @@ def read_storage(prefix: Path) -> Storage:
     return Storage(
         prefix=str(prefix),
         ground=str(ground),
-        writable=_writable(ground),
         file_system=own,
+        forbidden=forbidden(written or (prefix,), read),
         cache=None if beside.mount == own.mount else beside,
         shm=_shared(Path("/dev/shm")),  # noqa: S108 - looked at, not used
         temporary=_writable(Path("/tmp")),  # noqa: S108 - looked at, not used
@@ -105,6 +106,19 @@ def mounted(mountinfo: str, device: int, folder: Path) -> tuple[str, str, str]:
     return best
 
 
+def mount_points() -> tuple[Path, ...]:
+    """Every place, a folder or a file, on which something is mounted, from proc(5)'s mountinfo."""
+    rows = (line.split() for line in text("/proc/self/mountinfo").splitlines())
+    return tuple(Path(_unescape(fields[4])) for fields in rows if len(fields) > 4)
+
+
+def forbidden(written: Sequence[Path], read: Sequence[Path] = ()) -> tuple[str, ...]:
+    """What this account can't write, or read; where a place is missing, the folder for it."""
+    told = [f"{one} can't be written" for one in map(_nearest, written) if not _writable(one)]
+    told += [f"{one} can't be read" for one in map(_nearest, read) if not _readable(one)]
+    return tuple(dict.fromkeys(told))
+
+
 def case_blind(folder: Path) -> bool:
     """Whether the file system takes two spellings of a folder's name for one; writes nothing.
 
@@ -116,8 +130,8 @@ def case_blind(folder: Path) -> bool:
             continue
         try:
             return os.path.samestat(place.lstat(), other.lstat())
-        except OSError as error:
-            return error.errno not in (errno.ENOENT, errno.EACCES)
+        except OSError:  # missing, too long, refused: nothing says that the two are one
+            return False
     return False
 
 
@@ -129,6 +143,15 @@ def _unescape(line: str) -> str:
 
 def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _readable(place: Path) -> bool:
+    return os.access(place, os.R_OK | os.X_OK if place.is_dir() else os.R_OK)
+
+
+def _nearest(path: Path) -> Path:
+    """A path, or what there is above it; Path.exists() fails below a folder that is shut."""
+    return next(one for one in (path, *path.parents) if os.path.exists(one))  # noqa: PTH110
 
 
 def _shared(folder: Path) -> FileSystem | None:
