@@ -130,7 +130,7 @@ class Listener:
         finally:
             self._tasks.discard(task)
             writer.close()
-            with contextlib.suppress(BundleError, OSError):
+            with contextlib.suppress(BundleError, OSError, asyncio.CancelledError):
                 await self._gone(session)
 
     async def _answer(self, session: object, line: bytes) -> Answer:

@@ -83,8 +83,10 @@ def of_server(layout: Layout) -> tuple[Path, ...]:
 
 def _readable(layout: Layout, unseen: str) -> tuple[Path, ...]:
     """The server's logs, without those of another account that are its alone."""
-    paths = of_server(layout)
-    return tuple(path for path in paths if not unseen or os.access(path, os.R_OK, effective_ids=True))
+    found = of_server(layout)
+    if not unseen:
+        return found
+    return tuple(path for path in found if os.access(path, os.R_OK, effective_ids=True))
 
 
 def failing(scene: Scene) -> tuple[preflight.Finding, ...]:

@@ -22,6 +22,9 @@ from manifests.errors import TargetError
 
 _IDLE = 75.0  # seconds that a connection may be kept without a request, or with half a head
 _BACKLOG = 1024  # connections that wait to be accepted
+#: Of those, how many asyncio accepts before it lets us look at the first: it takes its backlog at
+#: once, and files would run out before anybody counts.
+_AT_ONCE = 4
 _FULL = Refusal(503, "there are too many connections", retry_after=5)
 
 
@@ -85,7 +88,11 @@ class Front:
 
     async def _bound(self, address: Address) -> asyncio.Server:
         host = "127.0.0.1" if address.host == "localhost" else address.host
-        return await asyncio.start_server(self._accept, host, address.port, backlog=_BACKLOG)
+        server = await asyncio.start_server(self._accept, host, address.port, backlog=_AT_ONCE)
+        for listening in server.sockets:
+            with listening.dup() as twin:
+                twin.listen(_BACKLOG)
+        return server
 
     async def close(self) -> None:
         """Listen no more, and end every connection."""
@@ -114,13 +121,16 @@ class Front:
     async def _exchange(self, client: Peer, peer: str) -> bool:
         """One request and its answer; whether another may follow on the connection."""
         try:
-            async with self.crowd.idle(_IDLE):
+            async with self.crowd.idle(_IDLE) as place:
                 request = await client.receive()
         except h11.RemoteProtocolError as error:
             await refuse(client, Refusal(error.error_status_hint, "this is not HTTP/1.1"))
             await client.linger()
             return False
         if not isinstance(request, h11.Request):
+            return False
+        if place.taken:
+            await refuse(client, _FULL, request.method)
             return False
         refusal = self.rules.refusal(peer, request.method, request.target, request.headers)
         if refusal is None:

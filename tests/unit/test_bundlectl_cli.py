@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bundlectl import cli
 from bundlectl.arguments import command_first, parser
+from bundlectl.layout import Layout
 from manifests.exitcodes import ExitCode
 
 WORDS = ["--prefix", "/x", "--json", "--quiet", "--port", "8001", "--thinking", "on"]
@@ -60,13 +61,6 @@ def test_what_nobody_confirms_is_told_with_options_that_there_are(tmp_path, caps
     told = capsys.readouterr().err
     assert "--yes" in told
     assert "--dry-run" not in told
-
-
-def test_settings_are_their_owners_alone(tmp_path):
-    made = Layout(tmp_path / "p")
-    made.create()
-    install.prepare_etc(made, ServeConfig())
-    assert made.config_file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_stage_is_removed_only_where_this_program_runs_from_it(tmp_path):

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import socket
+import sys
 
 import h11
 import pytest
@@ -603,6 +605,83 @@ def test_no_more_connections_than_there_are_files_for(tmp_path):
         while not answered.endswith(b"hi"):  # once it has seen that they left
             with contextlib.suppress(ConnectionError):
                 answered = await bench.ask(CLOSING)
+
+    run(tmp_path, handler, test)
+
+
+async def statuses(bench, count):
+    """What so many clients at once are told; empty for one that is cut off."""
+
+    async def one():
+        with contextlib.suppress(ConnectionError):
+            return (await bench.ask(CLOSING)).partition(b" ")[2][:3]
+        return b""
+
+    return [asyncio.create_task(one()) for _ in range(count)]
+
+
+def test_a_place_is_given_once(tmp_path):
+    """Of many that come at once, some lose theirs while their request arrives."""
+    more = asyncio.Event()
+
+    async def handler(reader, writer):
+        await more.wait()
+        await answer(reader, writer)
+
+    async def test(bench):
+        bench.front.crowd.most = 8
+        clients = await statuses(bench, 60)
+        while sum(client.done() for client in clients) < 52:
+            await asyncio.sleep(0.01)
+        assert bench.target.requests <= 8
+        more.set()
+        told = [await client for client in clients]
+        assert 1 <= told.count(b"200") <= 8
+        assert set(told) <= {b"200", b"503", b""}
+
+    run(tmp_path, handler, test)
+
+
+FRONT = """
+import asyncio, resource, sys
+from bundlectl.front import Address, Front
+from bundlectl.route import Route, Target
+
+async def live(path, port):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+    route = Route()
+    route.open(Target(path))
+    await Front(route).listen(Address("127.0.0.1", int(port)))
+    print("listens", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(live(*sys.argv[1:]))
+"""
+
+
+def test_files_never_run_out(tmp_path):
+    async def handler(reader, writer):
+        await asyncio.sleep(0.2)
+        await answer(reader, writer)
+
+    async def test(bench):
+        await bench.front.close()
+        front = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", FRONT, bench.path, str(bench.address.port)),
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await front.stdout.readline()
+        silent = [await bench.connect() for _ in range(200)]
+        told = await asyncio.gather(*await statuses(bench, 200))
+        assert told.count(b"200") >= 1
+        assert (await bench.ask(CLOSING)).endswith(b"hi")
+        front.terminate()
+        assert await front.stderr.read() == b""
+        await front.wait()
+        for _, writer in silent:
+            writer.close()
 
     run(tmp_path, handler, test)
 

@@ -144,7 +144,7 @@ def test_an_end_while_a_server_returns(make):
         until(host.server)
         stop(host)
         asked.join(20)
-    host.thread.join(20)
+        host.thread.join(20)  # which lasts as long as somebody may read an answer
     assert not host.thread.is_alive()
     assert not Supervisor(host.layout).status().processes
 

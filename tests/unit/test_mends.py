@@ -13,9 +13,11 @@ from manifests.doctor.rules import probes, rules
 from tests.support.small import ROOT
 
 #: A program, its command, and what follows in the same clause, in English or in Chinese.
-_CLAUSE = re.compile(r"\b(bundlectl|bundle) ([a-z][a-z-]+)\b([^;,.()|`\uff0c\u3002\uff1b\u3001\uff08\uff09\n]*)")
+_CLAUSE = re.compile(
+    r"\b(bundlectl|bundle) ([a-z][a-z-]+)\b([^;,.()|`\uff0c\u3002\uff1b\u3001\uff08\uff09\n]*)"
+)
 #: "make a bundle with --gpu …" names no command.
-_PROSE = {"with", "of", "has"}
+_PROSE = {"with", "of", "has", "made"}
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
