@@ -60,10 +60,11 @@ def check_account(layout: Layout) -> None:
     except KeyError:
         name, user = f"uid {uid}", f"'#{uid}'"
     unit = managing.by_systemd(layout, "restart")
+    ways = [f"sudo -u {user} {layout.spoken} …", *([unit] if "--user" not in unit else [])]
     raise UsageError(
         f"the server of {layout.home} belongs to {name}, and this is another account",
         why="what this one started or locked, that one could neither end nor write",
-        mend=f"run: sudo -u {user} {layout.spoken} …" + (f"; or: {unit}" if unit else ""),
+        mend="run: " + "; or: ".join(filter(None, ways)),
     )
 
 

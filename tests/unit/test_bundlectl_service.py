@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bundlectl import cli, config, models, rehearse, service, unitfiles
+from bundlectl import cli, config, models, rehearse, service, systemd, unitfiles
 from bundlectl.backoff import Backoff
 from bundlectl.layout import Layout
 from bundlectl.process import KEEPER, Service, Supervisor
@@ -19,10 +19,10 @@ from bundler import tinymodel
 from manifests.errors import FilesystemError
 from manifests.exitcodes import ExitCode
 from manifests.lock import Target
+from tests.support.kept import KEY, STUB, Host, until
 from tests.support.lifecycle import below, layout_at, put, serve, unchanged
 from tests.support.mounts import needs_root
 from tests.support.simulator import Simulator
-from tests.unit.test_bundlectl_keeper import KEY, STUB, Host, until
 
 #: Stands in for a release's Python: the stub, without the words that name the real program.
 PYTHON = f"""#!/bin/sh
@@ -155,12 +155,12 @@ def test_a_restart_in_the_foreground_looks_at_the_host_before_it_stops_anything(
     assert host.server() == pid
 
 
-def test_where_a_unit_is_installed_its_own_commands_are_named(host, capsys, tmp_path):
+def test_where_a_unit_is_installed_its_own_commands_are_named(host, capsys, unit):
     activate(host)
     layout = host.layout
     spoken = f"until: {layout.spoken} stop, then: {layout.spoken} start"
     assert spoken in run(host, capsys, "status")[1]
-    unit(layout, tmp_path, user=True)
+    unit(layout, user=True)
     line = "systemctl --user {} vllm-bundle.service"
     assert f"until: {line.format('restart')}" in run(host, capsys, "status")[1]
     status, told = run(host, capsys, "start")
@@ -171,11 +171,13 @@ def test_where_a_unit_is_installed_its_own_commands_are_named(host, capsys, tmp_
     assert line.format("start") in run(host, capsys, "ask", "Hello")[1]
 
 
-def unit(layout, folder, **wish):
-    """Have a unit installed, as far as files say."""
-    (folder / "units").mkdir()
+@pytest.fixture
+def unit(tmp_path, monkeypatch):
+    """Has a unit installed, as far as files say."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = systemd.find(user=True).folder
     made = Unit("vllm-bundle.service", "[Unit]\n")
-    unitfiles.install(layout, Wish(**wish), (made,), folder / "units")
+    return lambda layout, **wish: unitfiles.install(layout, Wish(**wish), (made,), folder)
 
 
 @pytest.fixture
@@ -236,10 +238,10 @@ def test_another_accounts_server_is_left_to_it(tmp_path, capsys, words):
 
 
 @needs_root
-def test_looking_at_another_accounts_server_goes_on(tmp_path, capsys):
+def test_looking_at_another_accounts_server_goes_on(tmp_path, capsys, unit):
     layout = layout_at(tmp_path / "host")
     os.chown(layout.run, 1, -1)
-    unit(layout, tmp_path)
+    unit(layout)
     words = ["--prefix", str(layout.prefix)]
     assert cli.main(["status", *words]) == ExitCode.SERVER
     assert cli.main(["ask", "Hello", *words]) == ExitCode.SERVER

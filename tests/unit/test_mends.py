@@ -12,12 +12,12 @@ from bundler.cli import bundle
 from manifests.doctor.rules import probes, rules
 from tests.support.small import ROOT
 
-#: A program, its command, and what follows in the same clause, in English or in Chinese.
+#: A program, its command, and what follows in the same clause, in English or in Chinese; "make a
+#: bundle with --gpu …" names no command.
 _CLAUSE = re.compile(
-    r"\b(bundlectl|bundle) ([a-z][a-z-]+)\b([^;,.()|`\uff0c\u3002\uff1b\u3001\uff08\uff09\n]*)"
+    r"(?<!\ba )(?<!\bthe )(?<!\bthis )(?<!\bnew )(?<!\bsame )\b(bundlectl|bundle)"
+    r" ([a-z][a-z-]+)\b([^;,.()|`\uff0c\u3002\uff1b\u3001\uff08\uff09\n]*)"
 )
-#: "make a bundle with --gpu …" names no command.
-_PROSE = {"with", "of", "has", "made"}
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -56,7 +56,7 @@ def _wrong(text: str, *, told: bool) -> list[str]:
     for program, command, rest in _CLAUSE.findall(text):
         options = set(_OPTION.findall(rest))
         known = OPTIONS[program].get(command)
-        if known is None and (options or told) and command not in _PROSE:
+        if known is None and (options or told):
             found.append(f"{program} {command}")
         elif known is not None:
             found += [f"{program} {command} {option}" for option in sorted(options - known)]
