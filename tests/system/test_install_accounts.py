@@ -71,7 +71,10 @@ def test_two_accounts_from_one_read_only_medium(open_media, homes, tmp_path):
         return subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False)
 
     assert other("audit").returncode == 0, "what is installed may be read by all"
-    for words in (("status",), ("stop",), ("start",), ("ask", "Hello"), ("logs",)):
+    seen = other("status")
+    assert seen.returncode == ExitCode.FILESYSTEM
+    assert "not visible to this account (run it as" in seen.stdout
+    for words in (("stop",), ("start",), ("ask", "Hello"), ("logs",)):
         done = other(*words)
         assert done.returncode in (ExitCode.USAGE, ExitCode.FILESYSTEM), (words, done.stderr)
         assert "Traceback" not in done.stderr

@@ -82,6 +82,9 @@ def test_another_account_sees_what_modes_allow(two):
         done = other(*words)
         assert done.returncode == 0, (words, done.stderr)
     assert "state not visible" in other("instances").stdout
+    seen = other("--instance", "b", "status")
+    assert seen.returncode == ExitCode.FILESYSTEM
+    assert "not visible to this account" in seen.stdout
     for words in (
         ("rollback", "--to", placement.current_release(two)),
         ("prune",),
@@ -89,7 +92,6 @@ def test_another_account_sees_what_modes_allow(two):
         ("uninstall", "--yes"),
         ("instance", "create", "c", "--port", "8123"),
         ("instance", "remove", "b", "--yes"),
-        ("--instance", "b", "status"),
         ("--instance", "b", "ask", "Hello"),
     ):
         done = other(*words)
