@@ -173,7 +173,8 @@ def test_a_damaged_record_is_told(layout):
 @pytest.mark.parametrize(
     "path",
     [
-        "/etc/passwd",
+        "{folder}/../elsewhere",
+        "{elsewhere}",
         "{folder}/other.service",
         "{folder}/sshd.service.wants/vllm-bundle.service",
         "{folder}/../system/vllm-bundle.service",
@@ -184,11 +185,17 @@ def test_a_damaged_record_is_told(layout):
     ],
 )
 @pytest.mark.parametrize("force", [False, True])
-def test_a_record_that_names_anything_else_removes_nothing(layout, folder, path, force):
-    """The server's account may write it, and root removes what it names."""
+def test_a_record_that_names_anything_else_removes_nothing(layout, folder, tmp_path, path, force):
+    """The server's account may write it, and root removes what it names.
+
+    Every path lies in the test's own folder: where the refusal is missing, `force` removes it.
+    """
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("untouched")
     unitfiles.install(layout, Wish(), (SERVER,), folder)
     known = unitfiles.load(layout)
-    strange = unitfiles.Made(path.format(folder=folder), ("0" * 64,))
+    named = path.format(folder=folder, elsewhere=elsewhere)
+    strange = unitfiles.Made(named, ("0" * 64,))
     record = dataclasses.replace(known, files=(*known.files, strange))
     unitfiles.record_path(layout).write_bytes(canonical.dumps(to_data(record)))
     before = there(folder)
@@ -200,6 +207,7 @@ def test_a_record_that_names_anything_else_removes_nothing(layout, folder, path,
             run()
         assert caught.value.findings == (strange.path,)
     assert there(folder) == before
+    assert elsewhere.read_text() == "untouched"
 
 
 def test_a_record_without_digests_is_none(layout, folder):
