@@ -49,7 +49,7 @@ from wheelhouse.members import members
 Target = Callable[[bytes], Any]
 TARGETS: dict[str, Target] = {}
 _DISK = FileSystem("/", "disk", "ext4", 4096, 1 << 40, 1 << 20)
-_HOST = Host(Storage("/srv", "/", True, _DISK))
+_HOST = Host(Storage("/srv", "/", _DISK))
 _FOLDER = tempfile.TemporaryDirectory()
 
 

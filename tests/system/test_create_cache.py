@@ -188,6 +188,7 @@ def test_what_was_read_of_the_libraries(bench, tmp_path, launcher, expected, fau
     assert made(tmp_path / "media") == expected
 
 
+@pytest.mark.e2e
 def test_a_listing_that_went_bad_is_made_anew(bench, tmp_path):
     cache = bench.own_cache(tmp_path / "cache")
     for packed in cache.glob("packed/*/runtime.tar.gz"):
@@ -202,6 +203,7 @@ def test_a_listing_that_went_bad_is_made_anew(bench, tmp_path):
     assert "serving environment: built before" in done.stderr
 
 
+@pytest.mark.e2e
 def test_a_folder_of_a_packed_environment_that_is_none(bench, tmp_path, expected):
     cache = bench.own_cache(tmp_path / "cache")
     for number, packed in enumerate(list(cache.glob("packed/*/runtime.tar.gz"))):

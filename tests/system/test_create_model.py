@@ -78,6 +78,7 @@ RISKS = [
 ]
 
 
+@pytest.mark.e2e
 def test_code_of_a_model_is_taken_by_flag_alone_and_listed_everywhere(
     bench, with_code, prefix, tmp_path
 ):

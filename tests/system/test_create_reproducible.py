@@ -41,6 +41,7 @@ def test_the_same_lock_gives_the_same_bytes(bench, tmp_path):
     assert bundle("audit", str(two)).returncode == 0
 
 
+@pytest.mark.e2e
 def test_another_account_gives_the_same_bytes(bench, tmp_path):
     """Another uid and gid, which no account database knows, no home folder, one core, no umask."""
     account = ("unshare", "--user", "--map-user=123456", "--map-group=123457")

@@ -130,6 +130,7 @@ def test_the_start_says_what_it_chose_and_holds_serve_toml_against_it(on_gpu, pr
     assert servers(prefix) == []
 
 
+@pytest.mark.e2e
 def test_without_a_gpu_the_cache_is_chosen_and_checked(small_bundle, prefix, tmp_path):
     manifest, _ = manifest_of(small_bundle)
     server = replace(manifest.server, memory=1 << 30, environment={"VLLM_CPU_KVCACHE_SPACE": "1"})
@@ -148,6 +149,7 @@ def test_without_a_gpu_the_cache_is_chosen_and_checked(small_bundle, prefix, tmp
     assert servers(prefix) == []
 
 
+@pytest.mark.e2e
 def test_an_ignored_check_is_ignored_at_the_start_too(on_gpu, prefix, tmp_path):
     env = gpus(tmp_path, "NVIDIA L40S, 900, 800")
     words = ("--prefix", str(prefix), "--port", str(free_port()), *IGNORED)

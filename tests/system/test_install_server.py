@@ -85,6 +85,7 @@ def test_a_failing_upgrade_leaves_the_old_one_serving(host, small_bundle, tmp_pa
     assert control(host, "ask", "Hello").returncode == 0
 
 
+@pytest.mark.e2e
 def test_a_damaged_release_is_mended_by_its_bundle(installed, small_bundle):
     (victim,) = installed.glob("models/*/config.json")
     victim.write_bytes(victim.read_bytes()[:-2] + b" }")
@@ -157,6 +158,7 @@ def test_a_killed_server_is_started_again_by_its_keeper(host):
     assert control(host, "ask", "Hello").returncode == 0
 
 
+@pytest.mark.e2e
 def test_a_killed_keeper_leaves_nothing_that_nobody_tells_of(host):
     for command in ("start", "stop"):
         os.kill(keepers(host)[0], signal.SIGKILL)

@@ -54,6 +54,7 @@ def told(prefix, *words):
     return json.loads(done.stdout)
 
 
+@pytest.mark.e2e
 def test_two_servers_at_once_each_with_its_own_key(two):
     first, second = told(two, "instances")["instances"]
     assert first["running"]

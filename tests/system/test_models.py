@@ -197,6 +197,7 @@ def test_a_return_that_fails_too_is_said_beside_the_first_cause(serving_a):
     assert told(serving_a)["model"] == A
 
 
+@pytest.mark.e2e
 def test_models_that_came_later(served, two, later):
     done = control(served, "use", LATER)
     assert done.returncode == 0, done.stderr
@@ -239,6 +240,7 @@ def test_names_that_can_not_be_used(serving_a, name, code, words):
     assert words in done.stderr
 
 
+@pytest.mark.e2e
 def test_models_for_another_stack_are_refused(later, two, serving_a, tmp_path):
     other = variant(later, tmp_path, name="other", stack="another-stack")
     for prefix in (serving_a, tmp_path / "empty"):
@@ -251,6 +253,7 @@ def test_models_for_another_stack_are_refused(later, two, serving_a, tmp_path):
     assert "other" not in " ".join(placement.installed_releases(serving_a))
 
 
+@pytest.mark.e2e
 def test_the_audit_reads_every_model_and_adapter(two, later, tmp_path):
     prefix = tmp_path / "host"
     for folder in (two, later):

@@ -92,6 +92,7 @@ def test_no_request_is_lost_by_an_upgrade(host, newer_bundle):
     assert control(host, "audit").returncode == 0
 
 
+@pytest.mark.e2e
 def test_a_stop_lets_requests_end(host):
     with loaded(host) as clients:
         while not clients.total:
@@ -103,6 +104,7 @@ def test_a_stop_lets_requests_end(host):
     assert control(host, "start").returncode == 0
 
 
+@pytest.mark.e2e
 def test_a_log_that_is_followed(host):
     child = subprocess.Popen(
         [str(host / "bin/bundlectl"), "logs", "-f", "--lines", "1"],

@@ -29,6 +29,7 @@ def test_the_default_is_made_at_create_and_a_request_can_differ(workplace, host,
     assert tokens(host, "--thinking", "on") == PROMPT_TOKENS[True]
 
 
+@pytest.mark.e2e
 def test_the_operator_decides_at_install_and_in_the_settings(small_bundle, host):
     words = ("--prefix", str(host), "--port", str(free_port()), "--thinking", "off")
     done = install(small_bundle, *words)
