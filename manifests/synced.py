@@ -14,8 +14,8 @@ def write(path: Path, data: bytes, mode: int, *, new: bool = True) -> None:
     if not new:
         path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as out:
+    with os.fdopen(os.open(path, flags, mode), "wb") as out:
         out.write(data)
         out.flush()
-        os.fchmod(out.fileno(), mode)
+        os.fchmod(out.fileno(), mode)  # whatever the umask has left of it
         os.fsync(out.fileno())

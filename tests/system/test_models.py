@@ -326,6 +326,8 @@ def use_killed(prefix, step, name):
 
 @pytest.mark.e2e
 def test_a_kill_at_any_step_leaves_what_can_be_started(serving_a):
+    for name in (B, A):  # the first time there is more to be asked, and to be remembered
+        assert control(serving_a, "use", name).returncode == 0
     whole = use_killed(serving_a, 0, B)
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout.split()[-1])
