@@ -12,8 +12,9 @@ from manifests import sums
 from manifests.bundle import digest_of
 from manifests.exitcodes import ExitCode
 from tests.support import roots
+from tests.support.connected import DATED
 from tests.support.damage import Medium, tree
-from tests.support.small import STACK, bundle, install
+from tests.support.small import bundle, install
 
 #: Slow, for each makes, scratches and restores whole bundles; the rules are in tests/unit.
 pytestmark = pytest.mark.e2e
@@ -27,8 +28,8 @@ def whole(workplace, tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("parity")
     stack = root / "small.toml"
     runtime = 'runtime = ["zstandard==0.25.0", "tqdm"'
-    assert runtime in STACK
-    stack.write_text(STACK.replace(runtime, f'{runtime}, "pyeclib==1.8.0"'))
+    assert runtime in DATED
+    stack.write_text(DATED.replace(runtime, f'{runtime}, "pyeclib==1.8.0"'))
     words = ("--parity", f"{PERCENT}%", "--name", "scratched")
     return workplace.create(root / "out", *words, stack=str(stack))
 
