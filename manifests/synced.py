@@ -19,3 +19,13 @@ def write(path: Path, data: bytes, mode: int, *, new: bool = True) -> None:
         out.flush()
         os.fchmod(out.fileno(), mode)  # whatever the umask has left of it
         os.fsync(out.fileno())
+
+
+def replace(path: Path, data: bytes, mode: int) -> None:
+    """Put a file in the place of the one that has its name: all of it or nothing.
+
+    As `write`: its name is the caller's to sync. Raises OSError.
+    """
+    draft = path.with_name(f".{path.name}.new")
+    write(draft, data, mode, new=False)
+    draft.replace(path)

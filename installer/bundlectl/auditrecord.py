@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundlectl import statefile
-from bundlectl.install import write_whole
 from bundlectl.layout import Layout
+from bundlectl.syncing import write_whole
 from manifests import FORMAT_VERSION, canonical
 from manifests.audit.report import Report
 from manifests.records import to_data

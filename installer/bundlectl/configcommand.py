@@ -16,9 +16,9 @@ from bundlectl import (
     supposed,
 )
 from bundlectl.call import Run
-from bundlectl.install import write_whole
 from bundlectl.process import KEEPER, Supervisor
 from bundlectl.sizing import Sizing
+from bundlectl.syncing import write_whole
 from manifests import placement
 from manifests.errors import TargetError, UsageError
 from manifests.exitcodes import ExitCode

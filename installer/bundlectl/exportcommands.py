@@ -3,7 +3,7 @@
 from bundlectl import config, exports
 from bundlectl.call import Run
 from bundlectl.exports import Public
-from bundlectl.install import write_whole
+from bundlectl.syncing import write_whole
 from manifests.exitcodes import ExitCode
 
 

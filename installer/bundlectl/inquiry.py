@@ -42,12 +42,9 @@ class Memory:
 
     def keep(self, answer: Answer, *question: str) -> None:
         """Keep an answer; FilesystemError where that fails."""
-        path = self._path(question)
-        draft = path.with_suffix(".new")
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            synced.write(draft, canonical.sealed(to_data(answer)), 0o600, new=False)
-            draft.replace(path)
+            synced.replace(self._path(question), canonical.sealed(to_data(answer)), 0o600)
         except OSError as error:
             raise from_oserror(error, "keeping what the server's parser said") from error
 

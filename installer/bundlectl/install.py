@@ -26,8 +26,9 @@ from bundlectl.journal import journal_path
 from bundlectl.layout import Layout
 from bundlectl.measured import visible_to
 from bundlectl.process import KEEPER, Supervisor
-from bundlectl.unpack import StaleStart, Unpacker, sync
-from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, synced, tree
+from bundlectl.syncing import sync, write_whole
+from bundlectl.unpack import StaleStart, Unpacker
+from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
 from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
@@ -364,14 +365,3 @@ def launcher(layout: Layout) -> bytes:
     """The text of `bin/bundlectl`."""
     quoted = "'" + str(layout.prefix).replace("'", "'\\''") + "'"
     return _LAUNCHER.format(prefix=quoted).encode()
-
-
-def write_whole(path: Path, data: bytes, mode: int) -> None:
-    """Replace a small file: all of it or nothing, synced."""
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        synced.write(draft, data, mode, new=False)
-        draft.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        raise from_oserror(error, "writing the installation's papers", path) from error

@@ -20,6 +20,7 @@ from bundlectl.claims import Claim
 from bundlectl.config import ServeConfig
 from bundlectl.layout import DEFAULT, Layout, check_instance
 from bundlectl.process import Supervisor
+from bundlectl.syncing import write_whole
 from manifests import gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
 
@@ -151,7 +152,7 @@ def create(
         try:
             discard.whole(draft.home)  # of a run that was killed
             draft.create()
-            install.write_whole(draft.config_file, text.encode(), config.MODE)
+            write_whole(draft.config_file, text.encode(), config.MODE)
             apikey.ensure(draft.api_key)
             service.commit(draft, release, served)
             draft.home.rename(fresh.home)

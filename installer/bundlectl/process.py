@@ -20,6 +20,7 @@ from bundlectl import procfs
 from bundlectl.environment import INSTANCE
 from bundlectl.layout import Layout
 from bundlectl.rotation import open_new, rotate
+from manifests import synced
 from manifests.errors import IntegrityError, ServerError, UsageError, from_oserror
 from manifests.records import from_data, to_data
 
@@ -86,9 +87,7 @@ def in_service(layout: Layout) -> str:
 
 def put_in_service(layout: Layout, slot: str) -> None:
     """Make a slot the one that `in_service` names."""
-    draft = layout.run / "in-service.new"
-    draft.write_text(slot, "ascii")
-    draft.replace(layout.run / "in-service")
+    synced.replace(layout.run / "in-service", slot.encode("ascii"), 0o600)
 
 
 class Supervisor:
@@ -226,10 +225,8 @@ class Supervisor:
             return None  # the mark in their environment still finds the processes
 
     def _write(self, record: Record) -> None:
-        draft = self._file.with_suffix(".new")
         try:
-            draft.write_text(json.dumps(to_data(record)), "utf-8")
-            draft.replace(self._file)
+            synced.replace(self._file, json.dumps(to_data(record)).encode(), 0o600)
         except OSError as error:
             raise from_oserror(error, "writing the server's record") from error
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from bundlectl import managing, running, sequence
 from bundlectl.diagnosis import Diagnosis
-from bundlectl.install import relocate, write_whole
+from bundlectl.install import relocate
 from bundlectl.mending import Picker, Suspect, straighten, wanted
 from bundlectl.outcome import Outcome, is_draft
 from bundlectl.replace import InTheWayError, is_folder, put_file
-from bundlectl.syncing import sync
+from bundlectl.syncing import sync, write_whole
 from manifests import FORMAT_VERSION, __version__, archive, placement, tree
 from manifests.audit.installation import extras
 from manifests.errors import IntegrityError, UsageError, from_oserror

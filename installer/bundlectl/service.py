@@ -25,7 +25,6 @@ from bundlectl import (
 from bundlectl.api import at_socket
 from bundlectl.command import served_name
 from bundlectl.control import Link, Lost
-from bundlectl.install import write_whole
 from bundlectl.keeper import settings_of
 from bundlectl.layout import Layout
 from bundlectl.measured import size_server, visible_to
@@ -35,7 +34,7 @@ from bundlectl.rehearse import PLACE as REHEARSAL
 from bundlectl.served import Launch
 from bundlectl.smoke import Ready, wait_until_ready
 from bundlectl.sockets import socket_path
-from bundlectl.unpack import sync
+from bundlectl.syncing import sync, write_whole
 from manifests import gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.fit.memory import free_share

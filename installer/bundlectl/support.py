@@ -24,7 +24,7 @@ from bundlectl.call import Run
 from bundlectl.layout import Layout
 from bundlectl.redaction import SECRET_NAME, Redactor
 from bundlectl.supportpaper import Section, compose
-from bundlectl.unpack import sync
+from bundlectl.syncing import sync
 from manifests import __version__
 from manifests.console import size
 from manifests.errors import BundleError, UsageError, from_oserror

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bundlectl import statefile, systemd
-from bundlectl.install import write_whole
 from bundlectl.layout import Layout
-from bundlectl.syncing import sync
+from bundlectl.syncing import sync, write_whole
 from bundlectl.units import STEM, Unit, Wish
 from manifests import FORMAT_VERSION, canonical
 from manifests.errors import IntegrityError, UsageError, from_oserror

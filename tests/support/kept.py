@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import http.client
 import json
-import socket
 import sys
 import threading
 import time
@@ -24,15 +23,10 @@ from bundlectl.sockets import file_name, socket_path
 from manifests.errors import BundleError
 from manifests.records import to_data
 from tests.support import stub_vllm
+from tests.support.small import free_port
 
 KEY = "0123456789abcdef0123"
 STUB = stub_vllm.__file__
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(condition, seconds=20):

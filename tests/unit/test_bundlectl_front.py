@@ -17,17 +17,12 @@ from bundlectl.frontrules import Rules
 from bundlectl.httppeer import Peer
 from bundlectl.route import Route, Target
 from manifests.errors import TargetError
+from tests.support.small import free_port
 
 PATIENCE = 10  # seconds for anything that has to happen
 GET = b"GET /v1/models HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n\r\n"
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: h\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Bench:

@@ -2,7 +2,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,17 +16,11 @@ from bundlectl import procfs
 from bundlectl.layout import Layout
 from bundlectl.process import SLOTS, Service, Supervisor, in_service, put_in_service
 from manifests.errors import ServerError, UsageError
-from tests.support.small import environment
+from tests.support.small import environment, free_port
 
 STUB = Path(__file__).with_name("stub_server.py")
 KEY = "0123456789abcdef0123"
 ENVIRONMENT = {"VLLM_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture

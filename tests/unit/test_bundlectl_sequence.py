@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundlectl import sequence
-from bundlectl.install import write_whole
 from bundlectl.layout import Layout
+from bundlectl.syncing import write_whole
 from manifests.errors import IntegrityError, UsageError
 from tests.support.simulator import Simulator
 

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from bundlectl import apikey
-from bundlectl.install import write_whole
 from bundlectl.journal import Journal
 from bundlectl.layout import Layout
+from bundlectl.syncing import write_whole
 from manifests import synced
 
 
