@@ -7,6 +7,7 @@ state/receipts/ID.json   etc/   cache/   bin/
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from manifests import archive, bundle, canonical, regular
@@ -78,6 +79,11 @@ def current_release(prefix: Path) -> str:
         return ""
 
 
+#: A switch looks at the same one time and again, and parsing takes most of a second. The bytes are
+#: read and compared with the receipt each time.
+_parsed = lru_cache(maxsize=1)(bundle.parse)
+
+
 def load_manifest(prefix: Path, release: str) -> tuple[bundle.Manifest, str]:
     """The manifest of an installed release, and its sha256, which has to be the receipt's.
 
@@ -98,7 +104,7 @@ def load_manifest(prefix: Path, release: str) -> tuple[bundle.Manifest, str]:
             f"{path}: sha256 {digest}, the receipt says {receipt.manifest_sha256}",
             mend=REPAIR,
         )
-    return bundle.parse(data), digest
+    return _parsed(data), digest
 
 
 def is_installation(prefix: Path) -> bool:
