@@ -22,6 +22,7 @@ from manifests.members import ServedAdapter as ServedAdapter
 from manifests.members import ServedModel as ServedModel
 from manifests.members import with_folders as with_folders
 from manifests.names import DIGEST, MEDIA_NAME, check_path
+from manifests.overlay import Overlay
 from manifests.records import from_data, to_data
 from manifests.stack import Server
 
@@ -71,6 +72,7 @@ class Manifest:
     unpublished: tuple[str, ...] = ()
     others: tuple[ServedModel, ...] = ()
     adapters: tuple[ServedAdapter, ...] = ()
+    overlay: Overlay | None = None  # of a Python environment that the host already has
 
     def dump(self) -> bytes:
         """The canonical bytes of the manifest."""

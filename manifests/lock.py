@@ -7,6 +7,7 @@ from manifests import canonical
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, UsageError
 from manifests.names import DIGEST, MEDIA_NAME, check_path
+from manifests.overlay import Overlay
 from manifests.records import from_data, to_data
 from manifests.risks import Risk
 
@@ -160,6 +161,7 @@ class Lock:
     builds: tuple[Build, ...] = ()
     others: tuple[Model, ...] = ()
     adapters: tuple[Adapter, ...] = ()
+    overlay: Overlay | None = None  # then `conda` only builds, and is not carried whole
 
     @property
     def models(self) -> tuple[Model, ...]:

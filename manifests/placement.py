@@ -13,6 +13,7 @@ from pathlib import Path
 from manifests import archive, bundle, canonical, regular
 from manifests.errors import IntegrityError, UsageError
 from manifests.names import MEDIA_NAME
+from manifests.overlay import Base
 from manifests.records import from_data, to_data
 
 RELEASES, MODELS, CURRENT = "releases", "models", "current"
@@ -37,6 +38,7 @@ class Receipt:
     installed: int  # seconds since the epoch
     tool: str
     ignored: tuple[str, ...] = ()  # preflight checks that the operator chose to ignore
+    base: Base | None = None  # what an overlay was put on
 
     def dump(self) -> bytes:
         """The canonical bytes of the receipt."""
