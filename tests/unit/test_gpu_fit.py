@@ -9,7 +9,7 @@ import pytest
 
 from manifests.fit import Shape, fit, pages, settings_of
 from manifests.fit.tables import tables
-from tests.gpu.fit import LINES, measured, ratios, trouble
+from tests.gpu.fit import LINES, measured, predicted, ratios, trouble
 from tests.unit.test_manifests_fit_shape import CONFIGS, GIB, config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,14 +72,19 @@ def test_ratios_and_trouble():
 
 
 @pytest.mark.parametrize(
-    ("name", "loaded", "block"),
+    ("name", "loaded", "block", "cache", "tokens", "requests"),
     [
-        # "Model loading took" and "Setting attention block size to" of vLLM 0.20.2 on an H200.
-        ("Qwen3.5-9B", 16.8, 528),
-        ("Qwen3.5-35B-A3B", 64.69, 1056),
+        # vLLM 0.20.2 on an H200, eager, text only, prefix caching on, 0.90 of the GPU: "Model
+        # loading took" and "Available KV cache memory" in GiB, "Setting attention block size to",
+        # "GPU KV cache size" in tokens, "Maximum concurrency for 32,768 tokens per request". Zeros
+        # stand for what that run did not come to.
+        ("Qwen3.5-4B", 7.99, 528, 114.09, 3_362_281, 102.61),
+        ("Qwen3.5-9B", 16.8, 528, 0, 0, 0),
+        ("Qwen3.5-27B", 50.22, 784, 71.8, 1_024_000, 31.25),
+        ("Qwen3.5-35B-A3B", 64.69, 1056, 0, 0, 0),
     ],
 )
-def test_what_an_h200_said(name, loaded, block):
+def test_what_an_h200_said(name, loaded, block, cache, tokens, requests):
     weights = {c.repository.rpartition("/")[2]: c.weights for c in tables().checkpoints}[name]
     shape = Shape.from_config(config(name), weights)
     settings = settings_of(("--enforce-eager", "--language-model-only"))
@@ -87,6 +92,11 @@ def test_what_an_h200_said(name, loaded, block):
     # The layer for multi-token prediction is in the files, and is not loaded.
     assert found.room.weights * 0.97 < loaded * GIB < found.room.weights
     assert pages(shape).tokens == found.block == block
+    if cache:
+        told = predicted(found, shape, settings, 32768)
+        assert told["cache"] == pytest.approx(cache * GIB, rel=0.01)
+        assert told["tokens"] == pytest.approx(tokens, rel=0.01)
+        assert told["concurrency"] == pytest.approx(requests, rel=0.01)
 
 
 def test_a_dry_run(tmp_path):
