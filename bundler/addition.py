@@ -33,6 +33,7 @@ def check(request: Request) -> None:
         "--with-flash-attn": request.with_flash_attn,
         "--flash-attn-wheel": request.flash_attn_wheel,
         "--lock": request.lock,
+        "--overlay": request.overlay,
     }
     given = [option for option, value in decided.items() if value]
     if given:
@@ -91,6 +92,7 @@ def lock_of(base: Lock, pinned: Pinned, created: int) -> Lock:
         conda=(),
         wheels=(),
         builds=(),
+        overlay=None,
         model=pinned.model,
         others=pinned.others,
         adapters=pinned.adapters,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from bundler import conda, guard, kept, layout, pack, packplan, relocate
+from bundler import bytecode, conda, guard, kept, layout, pack, packplan, relocate
 from bundler.kept import ELF as ELF
 from bundler.kept import INDEX as INDEX
 from bundler.kept import KERNELS as KERNELS
@@ -24,12 +24,13 @@ from manifests import bundle, canonical
 from manifests.console import Console, Progress
 from manifests.digests import HashingWriter, hash_file, sha256, xxh3
 from manifests.errors import IntegrityError, from_oserror
+from manifests.inventory import Distribution
 from manifests.lock import CondaPackage, Wheel
 from manifests.records import to_data
 from wheelhouse import elf, install, kernels
 
 #: Whose code decides the packed bytes.
-_MAKERS = (conda, install, pack, packplan, relocate, layout)
+_MAKERS = (bytecode, conda, install, pack, packplan, relocate, layout)
 #: Packages whose code decides what is kept beside them.
 _READERS = ("wheelhouse.kernels", "wheelhouse.elf")
 
@@ -46,6 +47,8 @@ class Contents:
     winning: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     ours: bool = False  # bundlectl and manifests go in
+    python: tuple[CondaPackage, ...] = ()  # only installs the wheels of an overlay: not packed
+    provided: tuple[Distribution, ...] = ()  # of the host's environment, below an overlay
 
 
 def serving(
@@ -88,17 +91,21 @@ def build(contents: Contents, workshop: Workshop, console: Console) -> Packed:
     with workshop.scratch(contents.member.partition(".")[0]) as scratch:
         prefix = scratch / "prefix"
         with console.stage(f"build the {contents.title}"):
-            conda.create(contents.conda, prefix, workshop.store, scratch / "conda")
+            packages = (*contents.conda, *contents.python)
+            conda.create(packages, prefix, workshop.store, scratch / "conda")
             install.install(
                 contents.wheels, prefix=prefix, store=workshop.store, scratch=_made(scratch / "pip")
             )
             if contents.ours:
                 pack.stage_runtime(prefix)
-            check(prefix, scratch)
+            check(prefix, scratch, contents.provided)
+            conda.remove(contents.python, prefix)
         work = _made(scratch / "packed")
         with console.stage(f"read the libraries of the {contents.title}"):
             inventory, binaries = kernels.scan(prefix), elf.scan(prefix)
         members = packplan.plan(prefix, exclude=contents.exclude, winning=contents.winning)
+        if contents.ours:
+            members = bytecode.with_bytecode(members, prefix, pack.OURS, scratch / "bytecode")
         archive = work / contents.member
         with console.stage(f"pack the {contents.title}", pack.size(members)) as progress:
             index = _pack(contents, members, archive, progress)
@@ -134,13 +141,13 @@ def _pack(
     return Index(proof.hexdigest(), quick.hexdigest(), out.count, entries)
 
 
-def check(prefix: Path, scratch: Path) -> None:
+def check(prefix: Path, scratch: Path, provided: Sequence[Distribution] = ()) -> None:
     """Refuse an environment that would not work where it goes.
 
     Raises IntegrityError with everything that is wrong.
     """
     guard.check(prefix)
-    problems = install.check(prefix, _made(scratch / "check"))
+    problems = install.check(prefix, _made(scratch / "check"), provided)
     if problems:
         raise IntegrityError(
             "the installed wheels don't fit each other",
@@ -159,6 +166,8 @@ def _key(contents: Contents) -> str:
         # conda-meta names the URLs, so they decide the bytes too.
         "conda": [[package.url, package.sha256] for package in contents.conda],
         "wheels": [wheel.sha256 for wheel in contents.wheels],
+        "python": [package.sha256 for package in contents.python],
+        "provided": [[one.name, one.version, one.requires] for one in contents.provided],
         "winning": contents.winning,
         "exclude": contents.exclude,
         "compression": contents.compression,

@@ -1,53 +1,44 @@
 """The command line of the connected machine: its group, and how it ends."""
 
+import importlib
 import os
 import signal
 import sys
+from typing import cast
 
 import click
 
-from bundler.commands import (
-    audit,
-    create,
-    diff,
-    doctor,
-    elf,
-    inspect,
-    join,
-    kernels,
-    keygen,
-    lock,
-    manual,
-    parity,
-    plan,
-    report,
-    report_script,
-    restore,
-    schema,
-    sign,
-    split,
-    stacks,
-    verify,
-)
 from bundler.options import EPILOG
 from manifests import __version__
 from manifests.console import READER_LEFT, Console, open_streams
 from manifests.errors import BundleError, UsageError, from_oserror
 from manifests.exitcodes import ExitCode
 
+#: Each is the module of that name in bundler.commands.
+_COMMANDS = (
+    *("create", "plan", "lock", "stacks", "report", "report-script", "inventory-script"),
+    *("inspect", "diff", "split", "join", "audit", "kernels", "elf", "schema", "doctor"),
+    *("keygen", "sign", "verify", "parity", "restore", "rehearse", "manual"),
+)
 
-@click.group(epilog=EPILOG, context_settings={"max_content_width": 100})
+
+class _Commands(click.Group):
+    """Loads no command but the one that is run: few need py-rattler or the Hub's client."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*_COMMANDS, *super().list_commands(ctx)))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"bundler.commands.{cmd_name.replace('-', '_')}")
+        return cast(click.Command, module.command)
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"max_content_width": 100})
 @click.version_option(__version__, prog_name="vllm-bundle")
 def bundle() -> None:
     """Carry a vLLM server and its model across an air gap as one verified object."""
-
-
-for _module in (
-    *(create, plan, lock, stacks, report, report_script),
-    *(inspect, diff, split, join, audit, kernels, elf, schema, doctor),
-    *(keygen, sign, verify, parity, restore, manual),
-):
-    bundle.add_command(_module.command)
 
 
 @bundle.command()

@@ -7,6 +7,7 @@ content-addressed store and are linked from there, with no repodata and no netwo
 import asyncio
 import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -34,6 +35,7 @@ from rattler.exceptions import (
 )
 from rattler.package import BuildString
 
+from bundler.request import CONDA_FORGE
 from manifests.errors import (
     FilesystemError,
     IntegrityError,
@@ -49,8 +51,6 @@ from wheelhouse.index import WAYS_OUT
 from wheelhouse.sources import local_path
 from wheelhouse.store import Progress, Store, silent
 
-#: Where conda's own clients find conda-forge unless told otherwise.
-CONDA_FORGE = "https://conda.anaconda.org/conda-forge"
 #: The channel that is made from this machine's interpreter; see bundler.hostchannel.
 HOST = "host"
 
@@ -269,6 +269,27 @@ def create(packages: Sequence[CondaPackage], prefix: Path, store: Store, cache: 
         raise from_oserror(error, "creating the conda environment") from error
 
 
+def remove(packages: Iterable[CondaPackage], prefix: Path) -> None:
+    """Take packages out of a prefix again: their files, records and the folders left empty.
+
+    Raises FilesystemError.
+    """
+    try:
+        for package in packages:
+            record = prefix / "conda-meta" / f"{_stem(package)}.json"
+            for path in (*json.loads(record.read_bytes())["files"], record):
+                (prefix / path).unlink(missing_ok=True)
+        for folder, _, _ in os.walk(prefix, topdown=False):
+            if not any(Path(folder).iterdir()):
+                Path(folder).rmdir()
+    except OSError as error:
+        raise from_oserror(error, "taking the conda packages out again") from error
+
+
+def _stem(package: CondaPackage) -> str:
+    return filename(package).removesuffix(".conda").removesuffix(".tar.bz2")
+
+
 def _named(package: CondaPackage, store: Store, folder: Path) -> Path:
     """A stored package under its own name, by which its format is recognised."""
     named = folder / filename(package)
@@ -301,8 +322,7 @@ def _name_origins(packages: Sequence[CondaPackage], prefix: Path) -> None:
     """Put the lock's URLs where py-rattler recorded paths of this machine."""
     for package in packages:
         name = filename(package)
-        stem = name.removesuffix(".conda").removesuffix(".tar.bz2")
-        path = prefix / "conda-meta" / f"{stem}.json"
+        path = prefix / "conda-meta" / f"{_stem(package)}.json"
         record = json.loads(path.read_text("utf-8"))
         record |= {
             "url": package.url,

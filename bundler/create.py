@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import agreement, attention, building, conda, gates, media, parity, parts
+from bundler import (
+    agreement,
+    attention,
+    building,
+    caches,
+    conda,
+    delta,
+    gates,
+    media,
+    overlay,
+    parity,
+    parts,
+)
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
 from bundler.parts import Taken
 from bundler.refetch import refetcher
@@ -37,6 +49,7 @@ class Created:
     size: int  # bytes on the media
     notes: tuple[str, ...]  # of the gates: what is good to know and stops nothing
     remarks: tuple[str, ...] = ()  # what the server's own environment says of the models
+    saving: delta.Saving | None = None  # of a delta
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Draft:
     choice: Choice
     sources: Sources
     workshop: Workshop
+    base: delta.Base | None = None  # of a delta
+    carried: tuple[caches.Chosen, ...] = ()
 
 
 def draft(request: Request, workshop: Workshop) -> Draft:
@@ -57,9 +72,15 @@ def draft(request: Request, workshop: Workshop) -> Draft:
     choice = choose(request, workshop)
     check_name(request.name)
     media.check_output(request.output)
+    base = delta.load(request.base) if request.base is not None else None
     if request.name:
-        media.check_new(request.output / request.name, request.force)
-    return Draft(request, choice, from_settings(request.index_url, request.find_links), workshop)
+        media.check_new(_folder(request, request.name, base), request.force)
+    sources = from_settings(request.index_url, request.find_links)
+    return Draft(request, choice, sources, workshop, base, caches.look(request.caches))
+
+
+def _folder(request: Request, name: str, base: delta.Base | None) -> Path:
+    return request.output / delta.folder_name(name, base)
 
 
 def lock(draft: Draft, console: Console, *, must_fit: bool = True) -> Lock:
@@ -90,7 +111,7 @@ def create(
     finish = parity.finisher(percent, locked, console)
     choice.check_memory(locked.models, workshop)
     weights = sum(map(parts.weight, locked.parts))
-    folder = request.output / name
+    folder = _folder(request, name, draft.base)
     media.check_new(folder, request.force)
     media.check_output(request.output, weights - newfolder.kept(folder))
     taken = _fetch(draft, locked, console)
@@ -98,35 +119,41 @@ def create(
     remarks = agreement.check(taken, choice.base or locked, workshop, console)
     built = attention.build(locked, request, draft.sources, workshop, console)
     wheels = (*locked.wheels, *built)
-    contents = building.serving(locked.conda, wheels, choice.stack.winning_libraries)
+    contents = overlay.contents(locked, wheels, choice.stack, choice.inventory)
     serving = building.build(contents, workshop, console) if choice.base is None else None
     runtime = building.build(
         building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, console
     )
     passed = gates.Passed((), ())  # the release that is extended has passed them
     if serving is not None:
-        passed = gates.check(serving, runtime, choice.stack, locked.target)
+        beneath = overlay.beneath(locked, choice.inventory)
+        passed = gates.check(serving, runtime, choice.stack, locked.target, beneath)
     locked = parts.with_digests(locked, taken)
-    manifest = describe(name, request, choice, locked, built, taken, serving, runtime, passed)
-    listing = manifest.dump()
-    bundle.parse(listing)  # what no reader would take is not written
-    size = manifest.archive_length(len(listing))
-    left = newfolder.kept(folder)
-    media.check_output(request.output, size + size * percent // 100 - left)
-    if left:
-        console.say(f"  {newfolder.partial_of(folder)}: {left:,} bytes of an earlier run; checking")
+    whole = describe(name, request, choice, locked, built, taken, serving, runtime, passed)
+    whole = caches.added(whole, draft.carried)
     openers = {
         bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
         bundle.LOCK_MEMBER: media.bytes_opener(locked.dump()),
         **{path: media.bytes_opener(data) for path, data in documents().items()},
         **parts.openers(locked, taken),
+        **caches.openers(draft.carried),
     }
-    if serving is not None:
-        openers[bundle.ENVIRONMENT_MEMBER] = media.file_opener(serving.path)
-    media.check_new(folder, request.force)  # another run may have written it since
-    with console.stage(f"write {folder.name}", size) as progress:
-        digest = media.write(folder, manifest, openers, progress, volume_size, finish)
-    return Created(folder, manifest, digest, size, passed.notes, remarks)
+    with delta.carried(whole, draft.base, serving, workshop, console) as (manifest, environment):
+        if environment is not None:
+            openers[bundle.ENVIRONMENT_MEMBER] = media.file_opener(environment)
+        listing = manifest.dump()
+        bundle.parse(listing)  # what no reader would take is not written
+        size = manifest.archive_length(len(listing))
+        left = newfolder.kept(folder)
+        media.check_output(request.output, size + size * percent // 100 - left)
+        if left:
+            partial = newfolder.partial_of(folder)
+            console.say(f"  {partial}: {left:,} bytes of an earlier run; checking")
+        media.check_new(folder, request.force)  # another run may have written it since
+        with console.stage(f"write {folder.name}", size) as progress:
+            digest = media.write(folder, manifest, openers, progress, volume_size, finish)
+    saving = delta.saving(manifest)
+    return Created(folder, manifest, digest, size, passed.notes, remarks, saving)
 
 
 def _fetch(draft: Draft, locked: Lock, console: Console) -> tuple[Taken, ...]:
@@ -208,6 +235,7 @@ def describe(
         unpublished=_unpublished(locked),
         others=models[1:],
         adapters=tuple(map(parts.served_adapter, locked.adapters)),
+        overlay=locked.overlay,
     )
 
 
@@ -236,6 +264,7 @@ def bundle_name(locked: Lock) -> str:
     if len(models) > _NAMED:
         models = [models[0], f"{len(models) - 1}-more"]
     alone = () if locked.wheels else ("models-only",)
+    alone = ("overlay",) if locked.overlay is not None else alone
     text = "+".join((*models, *alone, locked.stack, *locked.target.gpus)).lower()
     return re.sub(r"[^a-z0-9._+-]", "-", text)
 

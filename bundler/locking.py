@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bundler import addition, attention, conda, fitting, hostchannel, parts, whole
+from bundler import addition, attention, conda, fitting, hostchannel, overlay, parts, whole
 from bundler.models import selection
 from bundler.request import Request
 from bundler.target import check_processor, describe
@@ -17,11 +17,13 @@ from manifests import choice as stack_choice
 from manifests import lock, stack
 from manifests.console import Console
 from manifests.errors import TargetError, UsageError, from_oserror
+from manifests.inventory import Inventory
 from manifests.lock import CondaPackage, Lock, Model, Target
 from manifests.stack import Stack
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import AUTO, lock_requirements, lock_wheels
 from wheelhouse.sources import Sources
+from wheelhouse.stubs import NOTHING, Below, below
 from wheelhouse.upgrade import AFRESH, Upgrade
 
 #: What bundlectl imports in every runtime, beside what the stack lists for reading bundles: a stack
@@ -40,6 +42,12 @@ class Choice:
     places: parts.Places
     notes: tuple[str, ...] = ()  # what was assumed of the target, a sentence each
     base: Lock | None = None  # of the release that a bundle of models alone extends
+    inventory: Inventory | None = None  # of the host's environment, below an overlay
+
+    @property
+    def below(self) -> Below:
+        """What the host's environment offers."""
+        return below(self.inventory) if self.inventory is not None else NOTHING
 
     def check_memory(self, models: Sequence[Model], workshop: Workshop) -> None:
         """Refuse models that were looked at and can't fit the target's GPUs.
@@ -62,11 +70,15 @@ def choose(request: Request, workshop: Workshop) -> Choice:
         chosen = addition.stack_of(request, base)
         places = parts.find(request, chosen, workshop, base.target)
         return Choice(base.target, chosen, places, base=base)
+    found = overlay.read(request)
+    request = overlay.filled(request, found)
     described = describe(request)
-    asked = described.target
-    chosen = (
-        stack.named(request.stack) if request.stack != "auto" else stack_choice.choose(asked).stack
-    )
+    asked = overlay.placed(described.target, found, reported=described.report is not None)
+    if request.stack != "auto":
+        chosen = stack.named(request.stack)
+        overlay.check(chosen, found)
+    else:
+        chosen = stack_choice.choose(asked, against=overlay.against(found)).stack
     if not set(asked.gpus) <= set(chosen.gpus):
         raise UsageError(
             f"the stack {chosen.name} does not serve {', '.join(asked.gpus)}",
@@ -99,7 +111,8 @@ def choose(request: Request, workshop: Workshop) -> Choice:
     check_processor(described, chosen)
     attention.check(request, chosen, replace(asked, glibc=glibc, python=python), workshop)
     places = parts.find(request, chosen, workshop, asked)
-    return Choice(replace(asked, glibc=glibc, python=python), chosen, places, described.notes)
+    target = replace(asked, glibc=glibc, python=python)
+    return Choice(target, chosen, places, described.notes, inventory=found)
 
 
 def make_lock(
@@ -120,11 +133,17 @@ def make_lock(
 
     Raises SourceError, TargetError, UsageError, IntegrityError or FilesystemError.
     """
+    if upgrades and choice.inventory is not None:
+        raise UsageError(
+            "--upgrade-package: not with --overlay",
+            why="what is carried follows from what the host has, as a whole",
+            mend="make the lock again with `bundle lock --overlay`",
+        )
     created = epoch()
     notes: list[str] = []
     # The model first: it is where most mistakes are, and the quickest to look at.
     pinned = parts.pin(choice.places, console)
-    notes += pinned.notes
+    notes += [*pinned.notes, *choice.below.notes]
     if must_fit:
         choice.check_memory((pinned.model, *pinned.others), workshop)
     if choice.base is not None:
@@ -138,7 +157,7 @@ def make_lock(
             if older is not None:
                 packages, runtime = older.conda, older.runtime_conda
             else:
-                specs = (python, *chosen.conda)
+                specs = (python, *chosen.conda) if choice.inventory is None else chosen.conda
                 packages = _solve(source, specs, target, workshop, request.offline)
                 runtime = _solve(source, (python,), target, workshop, request.offline)
         with console.stage("fetch the conda packages") as progress:
@@ -147,7 +166,7 @@ def make_lock(
         with console.stage(f"resolve the wheels of {chosen.name}"):
             interpreter = scratch / "python"
             conda.create(runtime, interpreter, workshop.store, scratch / "conda")
-            flavour, wheels = lock_wheels(
+            resolved = lock_wheels(
                 chosen,
                 older.flavour if older is not None else AUTO,
                 python=interpreter / "bin/python",
@@ -156,6 +175,7 @@ def make_lock(
                 store=workshop.store,
                 scratch=_made(scratch / "wheels"),
                 upgrade=Upgrade(older.wheels, upgrades) if older is not None else AFRESH,
+                below=choice.below,
                 offline=request.offline,
                 tell=notes.append,
             )
@@ -175,7 +195,7 @@ def make_lock(
             request,
             chosen,
             target,
-            wheels,
+            resolved.wheels,
             python=interpreter / "bin/python",
             sources=sources,
             workshop=workshop,
@@ -188,15 +208,16 @@ def make_lock(
         target=target,
         stack=chosen.name,
         channel=source.name,
-        flavour=flavour,
+        flavour=resolved.flavour,
         conda=packages,
         runtime_conda=runtime,
-        wheels=(*wheels, *brought),
+        wheels=(*resolved.wheels, *brought),
         runtime_wheels=runtime_wheels,
         model=pinned.model,
         builds=builds,
         others=pinned.others,
         adapters=pinned.adapters,
+        overlay=overlay.of(choice.inventory, resolved.provided),
     )
 
 
@@ -223,6 +244,7 @@ def follow_lock(request: Request, choice: Choice, path: Path) -> Lock:
                 f"{path}: was made for {option} {locked}, asked for is {wanted}",
                 mend=f"leave {option} away, or make another lock with `bundle lock`",
             )
+    overlay.follow(found, choice.inventory, str(path))
     if found.target.arch != choice.target.arch:
         raise UsageError(
             f"{path}: was made for {found.target.arch}, the target is {choice.target.arch}",

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from bundler import conda
-from bundler.request import SETTINGS_FILE, Kinds, Request, cache_folder, file_settings
+from bundler.request import CONDA_FORGE, SETTINGS_FILE, Kinds, Request, cache_folder, file_settings
 from bundler.workshop import Workshop
 from manifests import exitcodes
 from manifests.console import Console
@@ -24,7 +23,9 @@ Examples:
   bundle create --gpu a10 --driver 535.104 --model Qwen3.5-9B --output /media/usb
   bundle create --target report.txt --model ./my-model --volume-size bd
   bundle create --target report.txt --model ./a --model ./b --lora ./style
+  bundle create --gpu h100 --model ./a --overlay inventory.json
   bundle create --model-only --model ./c --for /media/usb/NAME
+  bundle create --target report.txt --model ./a --base /media/old/NAME
   bundle create --gpu cpu --model ./my-model --channel host --dry-run
   bundle create --gpu cpu --model ./my-model --offline      (after a first run)
   bundle audit /media/usb/NAME
@@ -36,6 +37,7 @@ _FILE_KEYS: dict[str, Kinds] = {
     "gpu": str,
     "driver": str,
     "os_release": str,
+    "overlay": str,
     "model": (str, list),
     "lora": list,
     "output": str,
@@ -53,6 +55,7 @@ _FILE_KEYS: dict[str, Kinds] = {
     "allow_pickle": bool,
     "allow_remote_code": bool,
     "lock": str,
+    "base": str,
     "with_flash_attn": bool,
     "flash_attn_wheel": str,
 }
@@ -144,11 +147,18 @@ def request(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--channel",
-            default=conda.CONDA_FORGE,
+            default=CONDA_FORGE,
             show_default="conda-forge",
             help="Conda channel: URL, file:///…, or `host` (made from this Python).",
         ),
         click.option("--stack", default="auto", show_default=True, help="Name of a stack."),
+        click.option(
+            "--overlay",
+            type=Path,
+            metavar="INVENTORY",
+            help="Carry only what this Python environment of the host lacks (see `bundle "
+            "inventory-script`, `bundlectl inventory`).",
+        ),
         click.option(
             "--with-flash-attn", is_flag=True, help="Build FlashAttention for the target's GPUs."
         ),
@@ -200,6 +210,13 @@ def written(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Whether the model thinks where a request does not say.",
         ),
         click.option("--lock", type=Path, help="Follow this lock (see `bundle lock`)."),
+        click.option(
+            "--base",
+            type=Path,
+            metavar="PLACE",
+            help="Carry only what this bundle lacks, which is installed there: its folder, its "
+            "bundle.json, or the folder of the installed release.",
+        ),
         click.option(
             "--volume-size",
             default="",

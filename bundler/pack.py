@@ -104,22 +104,46 @@ def _write(
     threads: int,
     progress: Progress,
 ) -> tuple[Entry, ...]:
-    entries, length, begun = [], 0, 0
-    with _compressed(raw, compression, threads) as (stream, end_frame):
+    entries = []
+    with packing(raw, compression, threads) as packed:
         for member in members:
-            if length - begun >= _FRAME:
-                end_frame()
-                begun = length
-            entry = replace(member.entry(), size=member.size())
-            header, padding = archive.entry_header(entry), archive.padding(entry.size)
-            stream.write(header)
+            entry, hasher = replace(member.entry(), size=member.size()), digests.sha256()
+            packed.put(entry, _bytes_of(member, entry.size, hasher, progress))
             if member.kind == FILE:
-                entry = replace(entry, sha256=_copy(member, entry.size, stream, progress))
-            stream.write(padding)
-            length += len(header) + entry.size + len(padding)
+                entry = replace(entry, sha256=hasher.hexdigest())
             entries.append(entry)
-        stream.write(archive.trailer(length))
     return tuple(entries)
+
+
+class Packing:
+    """A packed tree that grows, entry by entry."""
+
+    def __init__(self, stream: BinaryIO, end_frame: Callable[[], object]) -> None:
+        self._stream = stream
+        self._end_frame = end_frame
+        self._begun = 0
+        self.length = 0  # plain bytes so far
+
+    def put(self, entry: Entry, views: Iterable[memoryview]) -> None:
+        """Add an entry; `views` bring its bytes, as many as it says."""
+        if self.length - self._begun >= _FRAME:
+            self._end_frame()
+            self._begun = self.length
+        header, padding = archive.entry_header(entry), archive.padding(entry.size)
+        self._stream.write(header)
+        for view in views:
+            self._stream.write(view)
+        self._stream.write(padding)
+        self.length += len(header) + entry.size + len(padding)
+
+
+@contextlib.contextmanager
+def packing(raw: BinaryIO, compression: str, threads: int = 0) -> Iterator[Packing]:
+    """Write a packed tree into `raw`; it is complete after the block. See `write`."""
+    with _compressed(raw, compression, threads) as (stream, end_frame):
+        packed = Packing(stream, end_frame)
+        yield packed
+        stream.write(archive.trailer(packed.length))
 
 
 @contextlib.contextmanager
@@ -142,13 +166,17 @@ def _compressed(
         raise UsageError(f"unknown compression {compression!r}", mend="use zstd or gzip")
 
 
-def _copy(member: Member, size: int, stream: BinaryIO, progress: Progress) -> str:
-    """Write a file's bytes; their sha256."""
-    hasher, count = digests.sha256(), 0
+def _bytes_of(
+    member: Member, size: int, hasher: digests.Hasher, progress: Progress
+) -> Iterator[memoryview]:
+    """A file's bytes, hashed as they pass; none of anything else."""
+    if member.kind != FILE:
+        return
+    count = 0
     with _opened(member) as handle:
         for view in digests.chunks(handle, size):
             hasher.update(view)
-            stream.write(view)
+            yield view
             count += len(view)
             progress(len(view))
     if count != size or (member.sha256 and hasher.hexdigest() != member.sha256):
@@ -158,7 +186,6 @@ def _copy(member: Member, size: int, stream: BinaryIO, progress: Progress) -> st
             f"recorded was {member.sha256 or 'none'}",
             mend="make the environment again with an empty cache folder",
         )
-    return hasher.hexdigest()
 
 
 def _opened(member: Member) -> io.BytesIO | io.FileIO:
@@ -196,11 +223,21 @@ def unpack(packed: Path, folder: Path) -> None:
 
     Raises OSError, and what the decompressors raise.
     """
-    with packed.open("rb") as raw, contextlib.ExitStack() as stack:
-        plain: Any = raw
-        if packed.suffix == ".zst":
-            decompressor = zstandard.ZstdDecompressor()
-            plain = stack.enter_context(decompressor.stream_reader(raw, read_across_frames=True))
-        mode: Literal["r|", "r|gz"] = "r|" if packed.suffix == ".zst" else "r|gz"
-        tar = stack.enter_context(tarfile.open(fileobj=plain, mode=mode))
+    with contextlib.ExitStack() as stack:
+        zst = packed.suffix == ".zst"
+        stream: Any = stack.enter_context(unzstd(packed) if zst else packed.open("rb"))
+        mode: Literal["r|", "r|gz"] = "r|" if zst else "r|gz"
+        tar = stack.enter_context(tarfile.open(fileobj=stream, mode=mode))
         tar.extractall(folder, filter="data")
+
+
+@contextlib.contextmanager
+def unzstd(packed: Path) -> Iterator[BinaryIO]:
+    """The plain bytes of a packed tree.
+
+    Raises OSError, and zstandard's errors.
+    """
+    with packed.open("rb") as raw:
+        decompressor = zstandard.ZstdDecompressor()
+        with decompressor.stream_reader(raw, read_across_frames=True) as stream:
+            yield cast(BinaryIO, stream)

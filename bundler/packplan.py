@@ -87,7 +87,10 @@ def plan(
         if member.data is not None:
             changed[member.path] = member.data
     members |= {member.path: member for member in _server_libs(members, winning)}
-    members |= {member.path: member for member in _conda_unpack(prefix, members.values())}
+    if "bin/python" in members:
+        members |= {member.path: member for member in _conda_unpack(prefix, members.values())}
+    else:
+        _check_fixed(members.values())
     members |= dict(_true_records(members, changed))
     for folder in {parent for path in members for parent in _parents(path)} - members.keys():
         members[folder] = Member(folder, FOLDER)
@@ -229,6 +232,17 @@ def _true_records(
             new = relocate.record(old, folder, changed)
             if new != old:
                 yield path, replace(member, data=new)
+
+
+def _check_fixed(members: Iterable[Member]) -> None:
+    """Refuse files that have to be rewritten where they go, where there is no Python to do it."""
+    found = [member.path for member in members if member.rewrite]
+    if found:
+        raise IntegrityError(
+            "an environment without a Python of its own has files that name its folder",
+            findings=found[:20],
+            mend="leave out of the stack's conda specs and wheels what brings them",
+        )
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ class Pieces:
         """
         self._folder = folder
         self._created = manifest.created
-        archive_name = f"{manifest.name}.tar"
+        archive_name = f"{manifest.folder_name}.tar"
         self._total = self._slice = manifest.archive_length(manifest_size)
         self._labels: list[volumes.Label] = []
         self.names = [archive_name]

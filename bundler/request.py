@@ -11,6 +11,8 @@ from typing import Any
 
 from manifests.errors import UsageError
 
+#: Where conda's own clients find conda-forge unless told otherwise.
+CONDA_FORGE = "https://conda.anaconda.org/conda-forge"
 SETTINGS_FILE = "bundle.toml"
 _VERSION = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
 _KINDS = {str: "a text in quotes", bool: "true or false", list: "a list of texts in quotes"}
@@ -32,6 +34,7 @@ class Request:
     python: str = ""
     glibc: str = ""
     os_release: Path | None = None
+    overlay: Path | None = None  # inventory of a Python environment that the host has
     with_flash_attn: bool = False
     flash_attn_wheel: Path | None = None
     others: tuple[str, ...] = ()  # further models
@@ -48,6 +51,8 @@ class Request:
     allow_pickle: bool = False
     allow_remote_code: bool = False
     lock: Path | None = None
+    base: Path | None = None  # what the isolated host has, of which a delta is made
+    caches: tuple[Path, ...] = ()  # files of compile caches that a rehearsal has kept
     offline: bool = False
     force: bool = False
 

@@ -60,7 +60,7 @@ def resplit(
         pass  # labels, and whether all volumes are at hand
     source.check_lengths(found.length)
     script = source.installer()
-    folder = output / found.manifest.name
+    folder = output / found.manifest.folder_name
     _check_place(folder, source, force)
     media.check_output(output, found.length)
     names = _copy(found, folder, volume_size, script, progress)

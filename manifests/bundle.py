@@ -1,9 +1,10 @@
 """`bundle.json`: the manifest. Its sha256 identifies a bundle; everything else follows from it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from manifests import FORMAT_VERSION, archive, canonical, members, tree
+from manifests import FORMAT_VERSION, archive, canonical, delta, members, overlay, tree
+from manifests.delta import Delta as Delta
 from manifests.digests import sha256
 from manifests.errors import IntegrityError, UsageError
 from manifests.lock import Derived, Target
@@ -73,6 +74,7 @@ class Manifest:
     others: tuple[ServedModel, ...] = ()
     adapters: tuple[ServedAdapter, ...] = ()
     overlay: Overlay | None = None  # of a Python environment that the host already has
+    delta: Delta | None = None  # then `members` are those that a delta of the bundle carries
 
     def dump(self) -> bytes:
         """The canonical bytes of the manifest."""
@@ -101,6 +103,25 @@ class Manifest:
     def model_only(self) -> bool:
         """Whether it adds models to an installation and can serve nothing by itself."""
         return not any(self.of_role(ENVIRONMENT))
+
+    @property
+    def folder_name(self) -> str:
+        """What its folder on a medium is called."""
+        made = self.delta
+        return self.name if made is None else delta.folder_name(self.name, made.base_sha256)
+
+    @property
+    def packed(self) -> tuple[tree.Entry, ...]:
+        """The entries of the environment's archive: all, or those that a delta carries."""
+        if self.delta is None:
+            return self.environment
+        return delta.split(self.environment, self.delta.runs)[0]
+
+    def whole(self) -> "Manifest":
+        """The manifest that is installed in the end: its own, or that of a delta's whole bundle."""
+        if self.delta is None:
+            return self
+        return replace(self, members=self.delta.members, delta=None)
 
     def parts(self) -> tuple[Part, ...]:
         """The models and adapters, each a folder of its own."""
@@ -179,10 +200,24 @@ def _check(manifest: Manifest) -> None:
         for entry in entries:
             if entry.kind == tree.FILE and not DIGEST.fullmatch(entry.sha256):
                 raise IntegrityError(f"{where}: {what}: {entry.path} has no digest")
+    if manifest.overlay is not None:
+        overlay.check(manifest.overlay, manifest.environment, f"{where}: env")
     members.check_parts(manifest.parts(), manifest.members, where)
     for part in manifest.parts():
         tree.check(manifest.part_entries(part), f"{where}: {part.start.rstrip('/')}")
     _check_documents([member.path for member in manifest.of_role(DOCUMENT)], where)
+    if manifest.delta is not None:
+        _check_delta(manifest, manifest.delta, where)
+
+
+def _check_delta(manifest: Manifest, made: Delta, where: str) -> None:
+    delta.check(made, manifest.members, manifest.environment, where)
+    whole = manifest.whole()
+    _check(whole)
+    if (found := digest_of(whole.dump())) != made.manifest_sha256:
+        raise IntegrityError(
+            f"{where}: the delta makes the manifest {found}, and names {made.manifest_sha256}"
+        )
 
 
 def _check_documents(paths: Sequence[str], where: str) -> None:

@@ -56,7 +56,7 @@ def loads(data: bytes) -> Any:
     Raises ValueError when the bytes are not JSON, hold a duplicate key, or are not canonical.
     """
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=unique)
         canonical = dumps(value)
     except TypeError as error:
         raise ValueError(str(error)) from None
@@ -67,7 +67,11 @@ def loads(data: bytes) -> Any:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For json.loads: an object, whose keys are all different.
+
+    Raises ValueError where they are not.
+    """
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("duplicate key")

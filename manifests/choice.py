@@ -1,8 +1,8 @@
 """Which stack for which host: each is judged, and what speaks against it is kept as data."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from manifests import stack
 from manifests.errors import TargetError, UsageError
@@ -35,18 +35,27 @@ class Choice:
     verdicts: tuple[Verdict, ...]
 
 
-def choose(target: Target, architecture: str = "") -> Choice:
+def _nothing(_one: Stack) -> tuple[str, ...]:
+    """What is known beside against a stack."""
+    return ()
+
+
+Against = Callable[[Stack], tuple[str, ...]]
+
+
+def choose(target: Target, architecture: str = "", against: Against = _nothing) -> Choice:
     """The newest stack that fits.
 
     Where the target's driver is not known, the stack that runs on most drivers is taken: a newer
     driver runs it too, and nobody has to carry a second bundle across.
-    `architecture` is of the model's config.json; empty where it plays no part.
+    `architecture` is of the model's config.json; empty where it plays no part. `against` gives
+    further reasons against a stack, as a Verdict has them.
 
     Raises TargetError saying of each stack why it does not fit, UsageError for a release that is
     not one.
     """
     stacks = newest_first()
-    said = verdicts(target, architecture)
+    said = verdicts(target, architecture, against)
     fitting = [one for one, verdict in zip(stacks, said, strict=True) if verdict.fits]
     if not fitting:
         # Of equals the oldest: it asks least of the host.
@@ -62,12 +71,18 @@ def choose(target: Target, architecture: str = "") -> Choice:
     return Choice(fitting[0], said)
 
 
-def verdicts(target: Target, architecture: str = "") -> tuple[Verdict, ...]:
+def verdicts(
+    target: Target, architecture: str = "", against: Against = _nothing
+) -> tuple[Verdict, ...]:
     """What is to be said about each stack of this release, newest first.
 
     Raises UsageError for a driver, glibc or Python that is not a release.
     """
-    return tuple(judge(one, target, architecture) for one in newest_first())
+    judged = ((one, judge(one, target, architecture)) for one in newest_first())
+    return tuple(
+        replace(verdict, reasons=(*verdict.reasons, *more)) if (more := against(one)) else verdict
+        for one, verdict in judged
+    )
 
 
 def judge(one: Stack, target: Target, architecture: str = "") -> Verdict:

@@ -161,7 +161,7 @@ class Lock:
     builds: tuple[Build, ...] = ()
     others: tuple[Model, ...] = ()
     adapters: tuple[Adapter, ...] = ()
-    overlay: Overlay | None = None  # then `conda` only builds, and is not carried whole
+    overlay: Overlay | None = None  # then `conda` has no Python in it
 
     @property
     def models(self) -> tuple[Model, ...]:

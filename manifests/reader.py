@@ -14,6 +14,8 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
 from manifests import archive, bundle
 from manifests.digests import Readable, chunks, sha256
@@ -75,6 +77,20 @@ class MemberStream:
         return self._hasher.hexdigest()
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What is installed in the end: the bundle of the archive, or the one that a delta is of."""
+
+    manifest: bundle.Manifest
+    data: bytes  # the manifest's
+    digest: str  # of them
+
+    @property
+    def release(self) -> str:
+        """The name of its folder once installed."""
+        return bundle.release_id(self.manifest.name, self.digest)
+
+
 class BundleReader:
     """A bundle's archive as a stream. Raises IntegrityError where it does not start as one."""
 
@@ -89,6 +105,15 @@ class BundleReader:
         if mtime != self.manifest.created:
             expected = f"time {self.manifest.created}"
             raise Damage(archive.MANIFEST_NAME, expected, str(mtime), mend=COPY_AGAIN)
+
+    @cached_property
+    def whole(self) -> Whole:
+        """What an installation of this archive is in the end."""
+        made = self.manifest.delta
+        if made is None:
+            return Whole(self.manifest, self.data, self.digest)
+        manifest = self.manifest.whole()
+        return Whole(manifest, manifest.dump(), made.manifest_sha256)
 
     def _first(self) -> tuple[bytes, int]:
         """The manifest's bytes and its time stamp."""

@@ -56,6 +56,7 @@ class Server:
     memory: int = 0  # bytes that the server needs beside the weights
     parser: str = ""  # module with its make_arg_parser, by which arguments are checked before
     switches: tuple[Switch, ...] = ()
+    hashes_api_key: bool = False  # its compile caches' names depend on VLLM_API_KEY
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Resolution:
     flavour: str
     wheels: tuple[Wheel, ...]
     notes: tuple[str, ...] = ()  # what was passed over, and why
+    provided: tuple[str, ...] = ()  # names of what an environment below has
 
 
 def place(store: Store, question: list[object], target: Target, sources: Sources) -> Path:

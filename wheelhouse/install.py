@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from manifests.errors import FilesystemError, IntegrityError, SourceError
+from manifests.inventory import Distribution
 from manifests.lock import Wheel
+from wheelhouse import stubs
 from wheelhouse.resolve import requirements_text
 from wheelhouse.store import Store
 from wheelhouse.toolbox import pretend
@@ -59,11 +61,13 @@ def _mended(wheels: Sequence[Wheel], store: Store) -> bool:
     return sum(store.heal(wheel.sha256, wheel.filename) for wheel in wheels) > 0
 
 
-def check(prefix: Path, scratch: Path) -> tuple[str, ...]:
+def check(prefix: Path, scratch: Path, provided: Iterable[Distribution] = ()) -> tuple[str, ...]:
     """What `pip check` finds wrong in a prefix: broken requirements and foreign platforms.
 
+    `provided` is taken as installed beside, without a trace in the prefix.
     Raises IntegrityError where pip can't look at all.
     """
+    stubs.pretend_installed(provided, scratch / "hooks")
     done = _pip(prefix, "check", scratch=scratch)
     if done.returncode == 0:
         return ()

@@ -18,6 +18,7 @@ from wheelhouse.repair import origin, rebuild, repair
 from wheelhouse.resolve import Resolver
 from wheelhouse.sources import Sources
 from wheelhouse.store import Progress, Store, silent
+from wheelhouse.stubs import NOTHING, Below
 from wheelhouse.upgrade import AFRESH, Additions, Upgrade, resolved
 
 AUTO = "auto"
@@ -37,19 +38,23 @@ def lock_wheels(
     store: Store,
     scratch: Path,
     upgrade: Upgrade = AFRESH,
+    below: Below = NOTHING,
     offline: bool = False,
     progress: Progress = silent,
     tell: Callable[[str], None] = _ignore,
-) -> tuple[str, tuple[Wheel, ...]]:
+) -> Resolution:
     """The flavour that was taken and its wheels, sorted by name.
 
     `flavour` is a name, or AUTO for the first whose needs a source offers; `python` an interpreter
-    of the target's Python. Wheels that have to be repaired are fetched (`progress` hears of their
-    bytes) and repaired. `tell` hears what was passed over.
+    of the target's Python; `below` what the host has, of which as much as possible is taken. Wheels
+    that have to be repaired are fetched (`progress` hears of their bytes) and repaired. `tell`
+    hears what was passed over.
 
     Raises UsageError for an unknown flavour, SourceError, TargetError or IntegrityError.
     """
     question = [stack.name, flavour, to_data(stack), *_asked(upgrade)]
+    if below != NOTHING:
+        question.append({"below": to_data(below.distributions)})
     kept = answers.place(store, question, target, sources)
     known = answers.recall(kept, _constant(stack.resolution_date, upgrade), offline)
     if known is None:
@@ -58,12 +63,12 @@ def lock_wheels(
         derived = _repaired(chosen.repairs, resolver, sources, store, progress)
         more = Additions(scratch / "additions", store)
         more.add(derived)
-        wheels = resolved(chosen.requirements, resolver, sources, more, upgrade)
-        known = Resolution(chosen.name, wheels, tuple(resolver.notes))
+        wheels = resolved(chosen.requirements, resolver, sources, more, upgrade, below)
+        known = Resolution(chosen.name, wheels, tuple(resolver.notes), resolver.provided)
         remember.keep(kept, known)
     for note in known.notes:
         tell(note)
-    return known.flavour, known.wheels
+    return known
 
 
 def lock_requirements(

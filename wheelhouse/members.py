@@ -246,7 +246,7 @@ def _bundle(place: Path, magic: bytes, progress: Progress) -> Iterator[Member]:
                     source, read_size=CHUNK, read_across_frames=True
                 )
                 flow = _Flow(inflate)
-                yield from _environment(place, reader.manifest.environment, flow, magic)
+                yield from _environment(place, reader.manifest.packed, flow, magic)
             return
 
 

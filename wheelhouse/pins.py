@@ -30,7 +30,7 @@ _FLAGS = (
 )
 #: METADATA by ranges of a wheel, where the index does not offer it beside (PEP 658): otherwise pip
 #: would fetch gigabytes to resolve, and nobody would keep them.
-_FAST = {"PIP_USE_FEATURE": "fast-deps"}
+FAST = {"PIP_USE_FEATURE": "fast-deps"}
 #: How the user's network is reached; pip runs without any other variable of theirs.
 _NETWORK = (
     *("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
@@ -60,23 +60,23 @@ def compile_pins(
     """
     wanted, pinned = scratch / "requirements.in", scratch / "requirements.txt"
     bounds = scratch / "constraints.txt"
-    wanted.write_text(_lines(requirements), "utf-8")
-    bounds.write_text(_lines(constraints), "utf-8")
-    pinned.write_text(_lines(f"{name}=={version}" for name, version in kept.items()), "utf-8")
+    wanted.write_text(lines(requirements), "utf-8")
+    bounds.write_text(lines(constraints), "utf-8")
+    pinned.write_text(lines(f"{name}=={version}" for name, version in kept.items()), "utf-8")
     command = (
         *("-m", "piptools", "compile", str(wanted), "--output-file", str(pinned), *_FLAGS),
         *("--constraint", str(bounds), "--cache-dir", str(scratch / "pip-tools")),
     )
-    settings = _settings(sources, date, scratch)
-    done = toolbox.run(*command, environment=settings | _FAST)
-    if done.returncode and not _said(done.stdout + done.stderr):
+    environment = settings(sources, date, scratch)
+    done = toolbox.run(*command, environment=environment | FAST)
+    if done.returncode and not said(done.stdout + done.stderr):
         # No answer, but a server that refuses HEAD or answers ranges wrongly: without them.
-        done = toolbox.run(*command, environment=settings)
+        done = toolbox.run(*command, environment=environment)
     if done.returncode:
         output = done.stdout + done.stderr
         raise Unresolved(
             "pip-tools found no set of wheels for the requirements",
-            findings=_said(output) or tuple(output.strip().splitlines()[-1:]),
+            findings=said(output) or tuple(output.strip().splitlines()[-1:]),
         )
     pins: dict[str, Version] = {}
     for line in pinned.read_text("utf-8").splitlines():
@@ -88,11 +88,12 @@ def compile_pins(
     return pins
 
 
-def _lines(lines: Iterable[str]) -> str:
+def lines(lines: Iterable[str]) -> str:
+    """Requirements as the text of a file."""
     return "".join(f"{line}\n" for line in lines)
 
 
-def _settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
+def settings(sources: Sources, date: str, scratch: Path) -> dict[str, str]:
     """Settings for pip as variables: a command line, where secrets would show, is public."""
     netrc = Path(os.environ.get("NETRC") or Path(os.environ.get("HOME", "/"), ".netrc"))
     settings = {
@@ -127,7 +128,7 @@ _SAID = re.compile(
 )
 
 
-def _said(output: str) -> tuple[str, ...]:
+def said(output: str) -> tuple[str, ...]:
     """The sentences of pip's complaint, without log, traceback and the list of all versions."""
     lines = (_LEVEL.sub("", line.strip()) for line in output.splitlines())
     said = [_VERSIONS.sub("", line) for line in lines if _SAID.match(line)]

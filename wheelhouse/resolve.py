@@ -18,6 +18,7 @@ from packaging.version import Version
 from manifests.errors import SourceError, TargetError
 from manifests.lock import Target, Wheel
 from wheelhouse import rivals
+from wheelhouse.above import compile_above
 from wheelhouse.described import describe
 from wheelhouse.fitness import Candidate, Judge, best
 from wheelhouse.index import Index
@@ -25,6 +26,7 @@ from wheelhouse.pins import Unresolved, compile_pins
 from wheelhouse.refusal import refusal, too_old
 from wheelhouse.rivals import Pin, Ruling
 from wheelhouse.sources import Sources
+from wheelhouse.stubs import NOTHING, Below
 from wheelhouse.toolbox import prepare
 
 #: pip's sentences that end in a requirement which it could not meet, and who has it.
@@ -54,6 +56,7 @@ class Resolver:
         self._date = date
         self._scratch = scratch
         self.notes: list[str] = []  # what was passed over, and why
+        self.provided: tuple[str, ...] = ()  # names in the closure that are `below`, sorted
 
     def offers(self, requirement: str) -> bool:
         """Whether a source has a wheel for a requirement that fits the target.
@@ -97,13 +100,15 @@ class Resolver:
         *,
         constraints: Sequence[str] = (),
         kept: Mapping[str, Version] = MappingProxyType({}),
+        below: Below = NOTHING,
     ) -> tuple[Wheel, ...]:
         """The closure of the requirements, sorted by name; `notes` tells what was passed over.
 
         `extra_links` is a folder with more wheels; `constraints` and `kept` are as for
-        `compile_pins`. Raises SourceError or TargetError where there is no closure, or where a
-        release newer than the chosen one exists but has no fitting wheel, UsageError where two
-        sources compete for a name.
+        `compile_pins`. What is left to the host's environment, `below`, is not among the wheels:
+        `provided` names it; then `kept` plays no part. Raises SourceError or TargetError where
+        there is no closure, or where a release newer than the chosen one exists but has no fitting
+        wheel, UsageError where two sources compete for a name.
         """
         if extra_links is not None:
             self._sources = self._sources.with_folder(extra_links)
@@ -114,15 +119,13 @@ class Resolver:
             self._check(root)
 
         def compiled(more: Sequence[str]) -> dict[str, Version]:
-            pins = compile_pins(
-                requirements,
-                self._toolbox,
-                self._sources,
-                self._date,
-                self._scratch,
-                constraints=(*constraints, *more),
-                kept=kept,
-            )
+            bounds = (*constraints, *more)
+            asked = (self._toolbox, self._sources, self._date, self._scratch)
+            if below.distributions:
+                found = compile_above(requirements, below, *asked, constraints=bounds)
+                pins, self.provided = found.carried, found.provided
+            else:
+                pins = compile_pins(requirements, *asked, constraints=bounds, kept=kept)
             self._index.prefetch(pins)
             return pins
 

@@ -131,6 +131,14 @@ def prepare(scratch: Path, python: Path, target: Target) -> Toolbox:
     return Toolbox(folder, python, target)
 
 
+def pip_alone(folder: Path, toolbox: Toolbox) -> Toolbox:
+    """A toolbox of pip alone in an empty folder, so that nothing counts as installed."""
+    found = importlib.metadata.distribution("pip").locate_file("pip")
+    (folder / "pip").symlink_to(Path(str(found)).absolute())
+    pretend(folder, toolbox.target.glibc, toolbox.target.arch)
+    return Toolbox(folder, toolbox.python, toolbox.target)
+
+
 def pretend(folder: Path, glibc: str, arch: str = "x86_64") -> None:
     """Write the modules that have an interpreter, with `folder` on PYTHONPATH, name a glibc."""
     hook = _MANYLINUX.format(glibc=", ".join(glibc.split(".")), arch=arch)

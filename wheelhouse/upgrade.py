@@ -16,6 +16,7 @@ from wheelhouse.fetch import Fetcher, wanted
 from wheelhouse.resolve import Resolver
 from wheelhouse.sources import Sources
 from wheelhouse.store import Store
+from wheelhouse.stubs import NOTHING, Below
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,11 @@ def resolved(
     sources: Sources,
     more: Additions,
     upgrade: Upgrade = AFRESH,
+    below: Below = NOTHING,
 ) -> tuple[Wheel, ...]:
     """The closure; with an upgrade, what it does not name stays as it was, to the file.
 
-    Raises what `Resolver.resolve` and `Fetcher.fetch` raise.
+    `below` is as for `Resolver.resolve`. Raises what `Resolver.resolve` and `Fetcher.fetch` raise.
     """
     named = upgrade.named()
     newer = [resolver.newest(text) for text in named.values()]
@@ -107,6 +109,7 @@ def resolved(
         extra_links=more.folder,
         constraints=[f"{wheel.name}==={wheel.version}" for wheel in newer],
         kept={wheel.name: Version(wheel.version) for wheel in older},
+        below=below,
     )
     fixed = {(wheel.name, wheel.version): wheel for wheel in older} | more.wheels
     return tuple(fixed.get((wheel.name, wheel.version), wheel) for wheel in found)

@@ -44,8 +44,11 @@ def check(
     if server is None:
         notes.append("architectures not checked: no wheel of vLLM that can be read is here")
     wheels = probe.wheels_for(locked.wheels, workshop)
-    if not all(workshop.store.has(package.sha256) for package in locked.conda):
-        wheels = ()  # the release that a bundle of models alone extends was made elsewhere
+    here = all(workshop.store.has(package.sha256) for package in locked.conda)
+    if not here or locked.overlay is not None:
+        # The release that a bundle of models alone extends was made elsewhere; or what
+        # transformers requires is on the host, below an overlay.
+        wheels = ()
     answers: dict[str, Answer] = {}
     if wheels:
         with console.stage("try the tokenizer with the server's transformers"):

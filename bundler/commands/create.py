@@ -37,6 +37,13 @@ from manifests.volumes import parse_size
     metavar="PERCENT",
     help="Add what mends a scratched medium, 5% for one (see `bundle parity`).",
 )
+@click.option(
+    "--caches",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="Carry what a rehearsal has compiled (`bundle rehearse --keep-caches`); repeatable.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
 @click.option(
@@ -79,6 +86,8 @@ def command(
         "signed_by": signed_by,
         "unpublished": list(made.manifest.unpublished),
         "risks": list(made.manifest.risks),
+        "delta": None if made.saving is None else made.saving.as_record(),
+        "caches": [{"path": one.member.path, **vars(one.header.key)} for one in draft.carried],
         "notes": [*draft.choice.notes, *draft.sources.ignored, *made.remarks, *made.notes],
     }
     for sentence in (*draft.choice.notes, *draft.sources.ignored, *made.remarks):
@@ -86,11 +95,14 @@ def command(
     if made.notes:
         seen = f"bundle kernels {made.folder}, bundle elf {made.folder}"
         console.say(f"note: {len(made.notes)} remarks about single libraries (see: {seen})")
+    carried = [f"compile caches: {one.summary}" for one in draft.carried]
     risks = [f"can run code: {risk}" for risk in made.manifest.risks]
     notes = [f"note: {note}" for note in (*made.manifest.unpublished, *risks)]
     lines = [
         *notes,
         f"{made.folder}: {size(made.size)}, {made.manifest.stack} ({made.manifest.flavour})",
+        *carried,
+        *([f"a delta: {made.saving.text()}"] if made.saving is not None else []),
         f"manifest sha256: {made.digest}",
         *([f"signed by the key {signed_by}"] if signed_by else []),
         f"on the isolated host: sh {made.folder.name}/install.sh",

@@ -143,7 +143,8 @@ def _side(subject: Subject) -> Side:
     )
 
 
-def _of_manifest(manifest: Manifest) -> dict[str, _Things]:
+def _of_manifest(carried: Manifest) -> dict[str, _Things]:
+    manifest = carried.whole()  # a delta is compared as what it installs
     server = _settings(dataclasses.asdict(manifest.server))
     members = [m for m in manifest.members if m.role in (bundle.RUNTIME, bundle.ENVIRONMENT)]
     return {

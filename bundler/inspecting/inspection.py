@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bundler.inspecting.subject import File, Subject
+from bundler.saving import Saving, saving
 from manifests import bundle, tree
 from manifests.bundle import Manifest, Member, Needs, Part, ServedAdapter
 from manifests.lock import Build, CondaPackage, Derived, Lock, Target, Wheel
+from manifests.overlay import Overlay
 from manifests.stack import Server
 
 SCHEMA = 1
@@ -148,6 +150,8 @@ class Inspection:
     model: Model  # the one that is served unless another is chosen
     others: tuple[Model, ...]
     adapters: tuple[Adapter, ...]
+    delta: Saving | None  # None: all is carried
+    overlay: Overlay | None  # None: it brings its own Python environment
     members: tuple[Member, ...]
     unpacked: dict[str, Unpacked]  # by member
     packages: Packages | None  # None: the lock could not be read, see `notes`
@@ -170,7 +174,7 @@ def inspect(subject: Subject, licences: Mapping[str, str] | None = None) -> Insp
     """The record of a bundle; `licences` by normalised name, where the environment was read."""
     manifest = subject.manifest
     assert manifest is not None, "a lock is compared, not inspected"
-    models = _models(manifest)
+    models = _models(manifest.whole())
     checked = ["install.sh"] if subject.files else []
     checked += ["bundle.json", *([bundle.LOCK_MEMBER] if subject.raw_lock else [])]
     return Inspection(
@@ -186,7 +190,9 @@ def inspect(subject: Subject, licences: Mapping[str, str] | None = None) -> Insp
         thinking=manifest.thinking,
         model=models[0],
         others=models[1:],
-        adapters=_adapters(manifest),
+        adapters=_adapters(manifest.whole()),
+        delta=saving(manifest),
+        overlay=manifest.overlay,
         members=manifest.members,
         unpacked={
             bundle.RUNTIME_MEMBER: _unpacked(manifest.runtime),

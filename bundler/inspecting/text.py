@@ -34,6 +34,9 @@ def render(found: Inspection, everything: bool = False) -> str:
 def _rows(found: Inspection, everything: bool) -> Iterator[tuple[str, str]]:
     identity, target, needs = found.identity, found.target, found.needs
     yield "bundle", identity.name
+    if found.delta is not None:
+        yield "delta on", f"{found.delta.base}, manifest sha256 {found.delta.base_sha256}"
+        yield "", found.delta.text()
     yield "where", f"{found.path} ({_whereabouts(found)})"
     yield "manifest", f"sha256 {identity.manifest_sha256}"
     made = identity.created_utc.replace("T", " ").replace("Z", " UTC")
@@ -56,6 +59,12 @@ def _rows(found: Inspection, everything: bool) -> Iterator[tuple[str, str]]:
         f"driver {needs.driver}" if needs.driver else "",
     ]
     yield "needs", _joined(needed)
+    if found.overlay is not None:
+        names = [f"{one.name} {one.version}" for one in found.overlay.provided]
+        few = names if everything else [*names[:_LARGEST], "…"][: len(names)]
+        amount = _many(len(names), "distribution")
+        yield "lies on", f"the host's Python {found.overlay.python}, {amount} there"
+        yield "", ", ".join(few)
     yield "stack", f"{found.stack}, flavour {found.flavour}"
     yield "server", " ".join((found.server.module, *found.server.arguments))
     yield "", f"thinking {'on' if found.thinking else 'off'} where a request does not say"

@@ -1,13 +1,14 @@
 """Disk that a bundle takes, here and on the isolated host, and the volumes that it fills."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bundler import building, parts
 from bundler.building import INDEX, Contents, Index
 from bundler.plan.model import HERE, THERE, Amount, Item, Need, Volumes, total
+from bundler.saving import Saving
 from bundler.workshop import Workshop
-from manifests import archive, volumes
+from manifests import archive, tree, volumes
 from manifests.errors import IntegrityError
 from manifests.lock import Build, Lock, Wheel
 from wheelhouse import remember
@@ -25,6 +26,7 @@ class Built:
     packed: Amount
     installed: Amount
     done: bool = False  # it is in the cache
+    entries: tuple[tree.Entry, ...] = field(default=(), compare=False)  # then
 
 
 def built(contents: Contents, workshop: Workshop, items: tuple[Item, ...]) -> Built:
@@ -38,17 +40,22 @@ def built(contents: Contents, workshop: Workshop, items: tuple[Item, ...]) -> Bu
         packed = Amount(sum(item.size for item in items), exact=False)
         return Built(packed, Amount(total(item.installed for item in items).bytes, exact=False))
     installed = sum(entry.size for entry in index.entries)
-    return Built(Amount(index.size), Amount(installed), done=True)
+    return Built(Amount(index.size), Amount(installed), True, index.entries)
 
 
-def on_media(serving: Built, runtime: Built, locked: Lock, volume_size: int) -> Volumes:
-    """The archive and its volumes.
+def on_media(
+    serving: Built, runtime: Built, locked: Lock, volume_size: int, saved: Saving | None = None
+) -> Volumes:
+    """The archive and its volumes; of a delta, what it saves packs as everything does.
 
     Raises UsageError where there would be too many.
     """
     sizes = [file.size for part in locked.parts for file in part.files]
     length = archive.total_length([(f"model/{number}", size) for number, size in enumerate(sizes)])
-    length += serving.packed.bytes + runtime.packed.bytes + _MANIFEST
+    length += serving.packed.bytes
+    if saved is not None:
+        length = length * saved.carried.size // max(1, saved.carried.size + saved.taken.size)
+    length += runtime.packed.bytes + _MANIFEST
     whole = Amount(length, exact=False)
     if not volume_size or length <= volume_size:
         return Volumes(whole, 0, 1)

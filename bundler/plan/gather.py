@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
-from bundler import building, parts
+from bundler import building, overlay, parts
 from bundler.create import Draft
 from bundler.plan import disk, items, kernels, memory, reasons
 from bundler.plan.known import Known, lock_of
 from bundler.plan.licences import of_metadata, of_text
 from bundler.plan.model import RUNTIME, Further, Item, Need, Plan, Volumes
 from bundler.plan.papers import Papers, at_hand, inside
+from bundler.saving import Saving, expected
 from manifests import gpu
 from manifests.console import Progress, ignore_progress
 from manifests.lock import Adapter, Lock, Model
 from wheelhouse.sources import public_place
 
+_NOT_BUILT = "how little a delta carries is known once its environment was built (bundle create)"
 #: What a run that may not ask anybody says at its end.
 PROMISE = "nothing was downloaded or written (--dry-run)"
 
@@ -35,16 +37,18 @@ def plan(
     locked = lock_of(known, draft)
     on_gpu = choice.target.gpus != (gpu.CPU,)
     serving, runtime = _packages(draft, locked, ask and not request.offline, progress)
-    environment = building.serving(locked.conda, locked.wheels, choice.stack.winning_libraries)
+    environment = overlay.contents(locked, locked.wheels, choice.stack, choice.inventory)
     place = building.folder(environment, workshop)
     media: Volumes | None = None
+    saved: Saving | None = None
     needs: tuple[Need, ...] = ()
     if serving or choice.base is not None:
         built = disk.built(environment, workshop, serving)
         small = disk.built(
             building.runtime(locked.runtime_conda, locked.runtime_wheels), workshop, runtime
         )
-        media = disk.on_media(built, small, locked, volume_size)
+        saved = _saving(draft, locked, built)
+        media = disk.on_media(built, small, locked, volume_size, saved)
         needs = tuple(disk.needs(locked, workshop, built, small, media, gpu=on_gpu))
     return Plan(
         model=f"{known.model.name} {_origin(known.model)}",
@@ -58,7 +62,7 @@ def plan(
         output=str(request.output),
         resolution=known.how,
         items=_sorted((*items.of_parts(locked), *serving, *runtime)),
-        kernels=kernels.of_target(choice.stack, choice.target, place),
+        kernels=kernels.of_target(choice.stack, choice.target, place, locked.overlay),
         fit=memory.judge(draft, known.model),
         volumes=media,
         disk=needs,
@@ -68,10 +72,21 @@ def plan(
             *choice.notes,
             *draft.sources.ignored,
             *(f"can run code: {risk}" for risk in locked.risks),
+            *([_NOT_BUILT] if draft.base is not None and saved is None else []),
         ),
         promise="" if ask else PROMISE,
         further=tuple(_further(draft, locked)),
+        beneath=reasons.beneath(draft, locked),
+        delta=saved,
     )
+
+
+def _saving(draft: Draft, locked: Lock, serving: disk.Built) -> Saving | None:
+    """What a delta would carry; None for a whole bundle, and before its environment was built."""
+    if draft.base is None or not (serving.done or draft.choice.base is not None):
+        return None
+    manifest, members = draft.base.manifest, parts.members_of(locked)
+    return expected(manifest, draft.base.digest, serving.entries, members)
 
 
 def _further(draft: Draft, locked: Lock) -> Iterator[Further]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from bundler import building
@@ -10,17 +11,23 @@ from manifests import gpu
 from manifests.errors import IntegrityError
 from manifests.kernels import Inventory, Row, absent, coverage, gate
 from manifests.lock import Target
+from manifests.overlay import Overlay
 from manifests.stack import Component, Stack
 from wheelhouse import remember
 
 CODE, PTX, NONE = "machine code", "PTX", "none"
 
 
-def of_target(stack: Stack, target: Target, folder: Path) -> Kernels:
+def of_target(
+    stack: Stack, target: Target, folder: Path, overlay: Overlay | None = None
+) -> Kernels:
     """What each library has for each of the target's GPUs.
 
-    `folder` is the packed environment's; it need not exist.
+    `folder` is the packed environment's; it need not exist. Of an `overlay` it has the libraries
+    that are carried.
     """
+    below = {one.name for one in overlay.provided} if overlay is not None else set()
+    stack = replace(stack, components=tuple(c for c in stack.components if c.wheel not in below))
     if target.gpus == (gpu.CPU,):
         return Kernels("the target has no GPU")
     with suppress(OSError, ValueError, IntegrityError):

@@ -4,13 +4,14 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundler import addition, parts
+from bundler import addition, overlay, parts
 from bundler.create import Draft
 from bundler.locking import follow_lock
 from manifests import lock
 from manifests.console import Console
 from manifests.errors import SourceError
 from manifests.lock import Adapter, Lock, Model, Wheel
+from manifests.overlay import Overlay
 from wheelhouse.lockwheels import AUTO, lock_wheels
 
 _UNRESOLVED = "not resolved yet; a dry run downloads nothing: `bundle plan` resolves them"
@@ -30,6 +31,7 @@ class Known:
     wheels: tuple[Wheel, ...] = ()
     others: tuple[Model, ...] = ()
     adapters: tuple[Adapter, ...] = ()
+    overlay: Overlay | None = None
 
 
 def from_lock(locked: Lock, how: str) -> Known:
@@ -52,7 +54,7 @@ def without_download(draft: Draft, console: Console) -> Known:
         how = f"{request.extends} has them; this bundle brings models alone"
         return from_lock(addition.lock_of(choice.base, pinned, 0), how)
     with contextlib.suppress(SourceError):
-        _, wheels = lock_wheels(
+        known = lock_wheels(
             choice.stack,
             AUTO,
             python=Path(),  # offline, it is never started
@@ -60,9 +62,11 @@ def without_download(draft: Draft, console: Console) -> Known:
             sources=draft.sources,
             store=draft.workshop.store,
             scratch=Path(),
+            below=choice.below,
             offline=True,
         )
-        return Known(model, _KEPT, None, wheels, others, adapters)
+        over = overlay.of(choice.inventory, known.provided)
+        return Known(model, _KEPT, None, known.wheels, others, adapters, over)
     return Known(model, _UNRESOLVED, others=others, adapters=adapters)
 
 
@@ -82,4 +86,5 @@ def lock_of(known: Known, draft: Draft) -> Lock:
         model=known.model,
         others=known.others,
         adapters=known.adapters,
+        overlay=known.overlay,
     )

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bundler.plan.licences import Licence
+from bundler.saving import Saving
 from manifests.console import size
 from manifests.lock import Target
 from manifests.stack import Compiler
@@ -180,6 +181,8 @@ class Plan:
     notes: tuple[str, ...]
     promise: str  # what this run did not do
     further: tuple[Further, ...] = ()
+    beneath: str = ""  # what the host's own environment gives an overlay
+    delta: Saving | None = None  # what a delta would carry, where that is known
 
     @property
     def packages(self) -> tuple[Item, ...]:

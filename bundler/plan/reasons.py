@@ -1,5 +1,6 @@
 """Why this stack and no other, and what happens about FlashAttention."""
 
+from bundler import overlay
 from bundler.create import Draft
 from bundler.plan.model import Other, StackPart
 from manifests import choice
@@ -7,11 +8,14 @@ from manifests.errors import BundleError
 from manifests.lock import Lock
 from wheelhouse.flashattn import outlook, this_machine
 
+#: How many of the provided distributions are named.
+_NAMED = 4
+
 
 def stack_part(draft: Draft) -> StackPart:
     """The stack, why it was taken, and what speaks against each of the others."""
     chosen, target = draft.choice.stack, draft.choice.target
-    said = choice.verdicts(target)
+    said = choice.verdicts(target, against=overlay.against(draft.choice.inventory))
     return StackPart(
         name=chosen.name,
         summary=chosen.summary,
@@ -62,3 +66,23 @@ def _built_here(version: str, gpus: tuple[str, ...]) -> str:
         return outlook(version, gpus, this_machine()).text()
     except BundleError as error:
         return f"flash-attn {version} can't be built here: {error.what}"
+
+
+def beneath(draft: Draft, locked: Lock) -> str:
+    """What an overlay leaves to the host's environment, and what it carries; empty for others."""
+    over, inventory = locked.overlay, draft.choice.inventory
+    if over is None or inventory is None:
+        return ""
+    # Those that the stack was made for come first; they are what a person looks for.
+    order = [*draft.choice.stack.versions, *(one.name for one in over.provided)]
+    named = sorted(over.provided, key=lambda one: order.index(one.name))
+    few = ", ".join(f"{one.name} {one.version}" for one in named[:_NAMED])
+    there = inventory.by_name()
+    hidden = [
+        f"{wheel.name} {wheel.version} for {there[wheel.name].version}"
+        for wheel in locked.wheels
+        if wheel.name in there
+    ]
+    text = f"provided by the host: {len(over.provided)} distributions ({few}, …), "
+    text += f"carried: {len(locked.wheels)}"
+    return text + (f"; carried in place of the host's: {', '.join(hidden)}" if hidden else "")

@@ -33,6 +33,7 @@ def stack(plan: Plan) -> str:
         *((f"not {other.name}", "; ".join(other.reasons)) for other in plan.stack.others),
         ("serves", ", ".join(plan.stack.architectures)),
         *(("flavour", line) for line in plan.stack.flavours),
+        *([("overlay", plan.beneath)] if plan.beneath else []),
         ("conda packages", plan.channel),
         ("wheels", ", ".join(plan.index)),
         ("output", plan.output),

@@ -107,6 +107,8 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     if not plan.packages:
         for line in plan.stack.flavours:
             yield "flavour", line
+    if plan.beneath:
+        yield "overlay", plan.beneath
     yield "packages", packages_text(plan)
     for line in _tables(plan):
         yield "", line
@@ -127,6 +129,8 @@ def _rows(plan: Plan) -> Iterator[tuple[str, str]]:
     for line in (licences_text(plan), unread_text(plan)):
         if line:
             yield "", line
+    if plan.delta is not None:
+        yield "delta", plan.delta.text()
     if plan.volumes is not None:
         yield "volumes", str(plan.volumes)
     yield from _disk(plan)

@@ -53,6 +53,9 @@ _VALUED = {
     "--account",
     "--listen",
     "--name",
+    "--python",
+    "--into-python",
+    "--keep-caches",
 }
 
 
@@ -142,6 +145,12 @@ def parser() -> argparse.ArgumentParser:
             metavar="CHECK",
             help="take a failed check as a warning; it is kept in the receipt",
         )
+        sub.add_argument(
+            "--into-python",
+            default="",
+            metavar="PATH",
+            help="the interpreter of the environment that an overlay bundle is put on",
+        )
         _volumes_in(sub)
         sub.add_argument(
             "--next-medium", action="store_true", help="ask for volumes that are not at hand"
@@ -224,6 +233,12 @@ def parser() -> argparse.ArgumentParser:
     sub = command("rehearse", "try a start with random weights; what serves is left alone")
     sub.add_argument("--model", default="", metavar="NAME", help="with the shape of another model")
     sub.add_argument("--release", default="", metavar="ID", help="another release")
+    sub.add_argument(
+        "--keep-caches",
+        type=Path,
+        metavar="FILE",
+        help="write what the server has compiled there, for bundle create --caches",
+    )
     sub = command("audit", "compare every byte, name, mode and link with the manifest")
     sub.add_argument("path", nargs="?", type=Path, help="a bundle's folder or a prefix")
     sub.add_argument(
@@ -312,6 +327,11 @@ def _surroundings(command: Callable[[str, str], argparse.ArgumentParser]) -> Non
     )
     sub.add_argument("--force", action="store_true", help="also units that were changed by hand")
     sub.add_argument("--dry-run", action="store_true", help="show the units, write nothing")
+    sub = command("inventory", "list a Python environment of this host, to lay a bundle over it")
+    sub.add_argument(
+        "--python", type=Path, required=True, metavar="PATH", help="the environment's interpreter"
+    )
+    sub.add_argument("--output", type=Path, metavar="FILE", help="write it there")
     sub = command("export", "a file for a proxy or for monitoring, ready for this installation")
     sub.add_argument("kind", choices=KINDS)
     sub.add_argument("--to", dest="target", type=Path, metavar="FILE", help="write it there")

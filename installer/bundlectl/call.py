@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bundlectl import install
 from bundlectl.layout import (
     DEFAULT,
     Layout,
@@ -17,6 +17,9 @@ from bundlectl.layout import (
 from manifests.console import Console
 from manifests.errors import UsageError
 from manifests.medium import Medium, NextMedium, no_other_medium
+
+if TYPE_CHECKING:
+    from bundlectl import install
 
 
 def _ask_for(volume: str) -> Path | None:
@@ -78,13 +81,17 @@ class Run:
         """What is asked for a volume that is not at hand."""
         return _ask_for if getattr(self.arguments, "next_medium", False) else no_other_medium
 
-    def options(self) -> install.Options:
+    def options(self) -> "install.Options":
         """The operator's choices for an install."""
+        from bundlectl import install  # most calls install nothing, and it takes long to load
+
         arguments = self.arguments
         ignore = frozenset(arguments.ignore)
         settings = {"port": arguments.port, "thinking": getattr(arguments, "thinking", None)}
         chosen = {key: value for key, value in settings.items() if value is not None}
-        return install.Options(ignore, chosen, getattr(arguments, "allow_downgrade", False))
+        return install.Options(
+            ignore, chosen, getattr(arguments, "allow_downgrade", False), arguments.into_python
+        )
 
 
 def seconds(progress: Callable[[int], None]) -> Callable[[float], None]:

@@ -1,60 +1,51 @@
 """The command line of the isolated host: the table of its commands, signals, and the exit status.
 
-Only this module exits; only the commands print (call, mediacommands, servecommands).
+Only this module exits; only the commands print (the modules of _ACTIONS).
 """
 
+import importlib
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
-from bundlectl import (
-    configcommand,
-    doctor,
-    exportcommands,
-    helping,
-    mediacommands,
-    preflightcommands,
-    rehearsecommand,
-    releasecommands,
-    servecommands,
-    servicecommands,
-    support,
-)
 from bundlectl.arguments import command_first, parser
 from bundlectl.call import Run
 from manifests.console import READER_LEFT, Console, ReaderLeft, open_streams
-from manifests.errors import BundleError, from_oserror
+from manifests.errors import BundleError, IntegrityError, from_oserror
 from manifests.parity import advice
 
-_ACTIONS: dict[str, Callable[[Run], int]] = {
-    "install": mediacommands.install,
-    "preflight": preflightcommands.preflight,
-    "start": servecommands.start,
-    "stop": servecommands.stop,
-    "restart": servecommands.restart,
-    "status": servecommands.status,
-    "logs": servecommands.logs,
-    "support": support.support,
-    "doctor": doctor.doctor,
-    "ask": servecommands.ask,
-    "models": servecommands.list_models,
-    "use": servecommands.use,
-    "audit": mediacommands.audit,
-    "repair": mediacommands.repair,
-    "restore": mediacommands.restore,
-    "config": configcommand.config_command,
-    "rehearse": rehearsecommand.rehearse_command,
-    "service": servicecommands.service,
-    "export": exportcommands.export,
-    "help": helping.show,
-    "releases": releasecommands.releases,
-    "rollback": releasecommands.rollback,
-    "prune": releasecommands.prune,
-    "uninstall": releasecommands.uninstall,
-    "instances": releasecommands.list_instances,
-    "instance": releasecommands.instance,
+#: Module and function of each command; a call loads no other's.
+_ACTIONS = {
+    "install": "mediacommands.install",
+    "preflight": "preflightcommands.preflight",
+    "start": "servecommands.start",
+    "stop": "servecommands.stop",
+    "restart": "servecommands.restart",
+    "status": "lookcommands.status",
+    "logs": "lookcommands.logs",
+    "support": "support.support",
+    "doctor": "doctor.doctor",
+    "ask": "servecommands.ask",
+    "models": "servecommands.list_models",
+    "use": "servecommands.use",
+    "audit": "mediacommands.audit",
+    "repair": "mediacommands.repair",
+    "restore": "mediacommands.restore",
+    "config": "configcommand.config_command",
+    "rehearse": "rehearsecommand.rehearse_command",
+    "service": "servicecommands.service",
+    "export": "exportcommands.export",
+    "help": "helping.show",
+    "inventory": "inventorycommand.inventory",
+    "releases": "releasecommands.releases",
+    "rollback": "releasecommands.rollback",
+    "prune": "releasecommands.prune",
+    "uninstall": "releasecommands.uninstall",
+    "instances": "releasecommands.list_instances",
+    "instance": "releasecommands.instance",
 }
 
 
@@ -75,7 +66,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments = parser().parse_args(words)
         with advice.given(arguments.media if arguments.command != "restore" else None):
-            return int(_ACTIONS[arguments.command](Run(arguments)))
+            return int(_action(arguments.command)(Run(arguments)))
     except BundleError as error:
         return console.fail(error)
     except KeyboardInterrupt:
@@ -86,6 +77,22 @@ def _run(argv: Sequence[str] | None) -> int:
         return console.fail(from_oserror(error, "working on the installation"))
     finally:
         _remove_stage(given)
+
+
+def _action(command: str) -> Callable[[Run], int]:
+    """What a command does.
+
+    Raises IntegrityError where its module can't be loaded.
+    """
+    module, name = _ACTIONS[command].split(".")
+    try:
+        found = importlib.import_module(f"bundlectl.{module}")
+    except Exception as error:  # whatever a damaged file of the runtime gives
+        raise IntegrityError(
+            f"{sys.prefix}: damaged, the program can't be loaded ({error})",
+            mend="sh install.sh repair, from the bundle's medium",
+        ) from None
+    return cast(Callable[[Run], int], getattr(found, name))
 
 
 def _take_signals(staged: bool) -> None:

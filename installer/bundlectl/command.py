@@ -64,13 +64,27 @@ class Argument:
     source: str = BUNDLE  # a key of etc/serve.toml; BUNDLE, STACK or FIT otherwise
 
 
+#: Starts a module that would hash VLLM_API_KEY into the names of its compile caches, and write it
+#: beside them: only this one process, which compares the keys of requests, has it from then on.
+#: Those that compile, forked ones included, find the same text in its place everywhere.
+_HIDING = """\
+import os, runpy, sys
+import vllm.envs as envs
+key, process = os.environ["VLLM_API_KEY"], os.getpid()
+os.environ["VLLM_API_KEY"] = "hidden"
+envs.environment_variables["VLLM_API_KEY"] = lambda: key if os.getpid() == process else "hidden"
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+
+
 def program(python: Path, server: Server) -> list[str]:
     """The server's program, by the Python of its environment.
 
     -s: the account's own site-packages stay out. Bytecode is wanted (imports take a third of the
     time), and PYTHONPYCACHEPREFIX keeps it out of the release.
     """
-    return [str(python), "-s", "-m", server.module]
+    way = ["-c", _HIDING] if server.hashes_api_key else ["-m"]
+    return [str(python), "-s", *way, server.module]
 
 
 def arguments(

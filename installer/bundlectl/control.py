@@ -23,6 +23,7 @@ from manifests.errors import (
 
 #: Of a keeper that is already running and a command line that may be newer.
 PROTOCOL = 1
+SOCKET = "keeper"
 _SOON = 10.0  # seconds
 _LONGEST_LINE = 4 << 20  # bytes; a server's command and environment
 _KINDS = {

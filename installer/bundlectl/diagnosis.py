@@ -31,6 +31,8 @@ class Subject:
     digest: str  # of them
     receipt: placement.Receipt | None  # None where it is missing or damaged
     areas: tuple[Area, ...]
+    carried: bundle.Manifest  # what the medium holds: the same, or a delta of it
+    carried_digest: str
 
     @property
     def release(self) -> str:
@@ -71,7 +73,7 @@ class Diagnosis:
             for entry in area.entries
             if entry.kind == tree.FILE and f"{area.base}/{entry.path}" in paths
         ]
-        return wanted(self.subject.manifest, self.subject.release, files)
+        return wanted(self.subject.carried, self.subject.release, files)
 
 
 def identify(
@@ -88,8 +90,8 @@ def identify(
     """
     with contextlib.closing(ArchiveStream(medium, next_medium)) as stream:
         reader = BundleReader(stream, medium.manifest_sha256)
-    manifest, digest = reader.manifest, reader.digest
-    release = bundle.release_id(manifest.name, digest)
+    whole = reader.whole
+    manifest, digest, release = whole.manifest, whole.digest, whole.release
     path = placement.receipt_path(layout.prefix, release)
     if not (path.exists() or layout.release(release).is_dir()):
         raise _another(layout, manifest.name, digest)
@@ -101,8 +103,18 @@ def identify(
             mend=f"run: sh '{medium.folder}/install.sh' repair --prefix '{layout.prefix}', "
             "which can check the medium's signature",
         )
+    if manifest.overlay is not None and (receipt is None or receipt.base is None):
+        raise IntegrityError(
+            f"{path}: missing, or not the receipt of this installation",
+            why="without it nobody knows which Python environment the overlay was put on",
+            mend=f"run: sh '{medium.folder}/install.sh' --prefix '{layout.prefix}' --no-start "
+            "--into-python PATH; then the same command again",
+        )
     prefix = receipt.prefix if receipt is not None else str(layout.prefix)
-    return Subject(layout, manifest, reader.data, digest, receipt, areas(manifest, digest, prefix))
+    base = receipt.base if receipt is not None else None
+    found = areas(manifest, digest, prefix, base)
+    carried = (reader.manifest, reader.digest)
+    return Subject(layout, manifest, whole.data, digest, receipt, found, *carried)
 
 
 def _receipt(layout: Layout, manifest: bundle.Manifest, digest: str) -> placement.Receipt | None:

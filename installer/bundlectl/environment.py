@@ -58,6 +58,9 @@ _FIXED = {
     "SPT_NOENV": "1",
 }
 
+#: Below the cache: bytecode.
+BYTECODE = "pycache"
+
 #: Variables that name a folder, and that folder below PREFIX/cache.
 _FOLDERS = {
     "HOME": "home",
@@ -80,7 +83,7 @@ _FOLDERS = {
     "MPLCONFIGDIR": "matplotlib",
     # Release trees are immutable and audited, so bytecode goes elsewhere; the folder repeats the
     # sources' full paths, and releases do not meet in it.
-    "PYTHONPYCACHEPREFIX": "pycache",
+    "PYTHONPYCACHEPREFIX": BYTECODE,
 }
 
 #: A name in serve.toml's [environment] that would undo one of the above.

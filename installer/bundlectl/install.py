@@ -11,7 +11,9 @@ from typing import Any
 
 from bundlectl import (
     apikey,
+    basepython,
     config,
+    donor,
     environment,
     host,
     locks,
@@ -28,11 +30,11 @@ from bundlectl.measured import visible_to
 from bundlectl.process import KEEPER, Supervisor
 from bundlectl.syncing import sync, write_whole
 from bundlectl.unpack import StaleStart, Unpacker
-from manifests import FORMAT_VERSION, __version__, bundle, gpu, placement, tree
+from manifests import FORMAT_VERSION, __version__, bundle, gpu, overlay, placement, tree
 from manifests.audit.installation import audit_tree, release_entries
 from manifests.errors import IntegrityError, TargetError, UsageError, from_oserror
 from manifests.medium import ArchiveStream, Medium, NextMedium, no_other_medium
-from manifests.reader import BundleReader
+from manifests.reader import BundleReader, Whole
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -90,14 +92,27 @@ class Options:
     ignore: frozenset[str] = frozenset()  # names of preflight checks
     chosen: Mapping[str, Any] = field(default_factory=dict)  # settings of a first install
     allow_downgrade: bool = False  # take a bundle that is older than one installed before
+    into_python: str = ""  # the interpreter that an overlay is put on; empty: that of the receipt
 
 
 @dataclass(frozen=True)
 class Report:
     """What preflight found for a bundle on a host."""
 
-    manifest: bundle.Manifest
+    whole: Whole  # what is installed in the end
+    carried: bundle.Manifest  # what the medium holds: the same, or a delta of it
     findings: tuple[preflight.Finding, ...]
+    base: overlay.Base | None = None  # what an overlay is put on
+
+    @property
+    def manifest(self) -> bundle.Manifest:
+        """The manifest that is installed in the end."""
+        return self.whole.manifest
+
+    @property
+    def work(self) -> int:
+        """Bytes that an installation reads of the medium, or copies, at the most."""
+        return sum(member.size for member in self.carried.members) + donor.size(self.carried)
 
 
 def examine(
@@ -116,13 +131,26 @@ def examine(
     environment.check(settings)
     with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
         reader = BundleReader(stream, media.manifest_sha256)
-    if reader.manifest.model_only:
-        models.check_addition(layout, reader.manifest)
-    on_gpu = reader.manifest.target.gpus != (gpu.CPU,)
+    manifest = reader.whole.manifest
+    known = _known(placement.receipt_path(layout.prefix, reader.whole.release))
+    if known is None:
+        donor.find(layout.prefix, reader.manifest)
+    base = known.base if known is not None else None
+    python = basepython.named(manifest, options.into_python, base)
+    if manifest.model_only:
+        models.check_addition(layout, manifest)
+    on_gpu = manifest.target.gpus != (gpu.CPU,)
     port, variables = _port(layout, options), visible_to(settings)
-    probed = host.probe(layout.prefix, settings.host, port, gpus=on_gpu, environ=variables)
-    needs = _needs(reader, layout, probed.storage.file_system.block, options)
-    return Report(reader.manifest, preflight.examine(needs, probed, options.ignore))
+    probed = host.probe(
+        layout.prefix, settings.host, port, gpus=on_gpu, environ=variables, python=python
+    )
+    needs = replace(
+        _needs(reader.whole, layout, probed.storage.file_system.block, options), base=base
+    )
+    findings = preflight.examine(needs, probed, options.ignore)
+    if base is None and probed.below is not None:
+        base = probed.below.base
+    return Report(reader.whole, reader.manifest, findings, base)
 
 
 def install(
@@ -142,23 +170,24 @@ def install(
     """
     preflight.refuse(report.findings)
     layout.create()
-    release = bundle.release_id(report.manifest.name, media.manifest_sha256)
+    release = report.whole.release
     receipt = placement.receipt_path(layout.prefix, release)
     with locked(layout):
         highest = sequence.check(layout, report.manifest, options.allow_downgrade)
         intact = _intact_parts(layout, report.manifest)
         whole = len(intact) == len(report.manifest.parts())
-        if not (whole and _is_release_intact(layout, release, report.manifest, media)):
+        if not (whole and _is_release_intact(layout, release, report)):
             _refuse_in_use(layout, release, report.manifest, intact)
+            source = donor.find(layout.prefix, report.carried)
             _remove(receipt)
-            _unpack(media, layout, intact, progress, next_medium)
+            _unpack(media, layout, intact, report.base, source, progress, next_medium)
         # Before the receipt: a kill in between leaves no complete release that isn't counted.
         write_whole(sequence.path_of(layout), highest.dump(), 0o644)
         known = _known(receipt)
         if known is None or not options.ignore <= set(known.ignored):
-            if known is None and not report.manifest.model_only:
+            if known is None and has_to_be_relocated(report.manifest):
                 relocate(layout.environment(release))
-            _write_receipt(layout, release, media.manifest_sha256, options)
+            _write_receipt(layout, release, report.whole.digest, options, report.base)
         _remove(journal_path(layout.prefix, media.manifest_sha256))
         _write_companions(layout, report.manifest, options)
     return release
@@ -178,12 +207,11 @@ def _check_chosen(layout: Layout, options: Options) -> None:
             )
 
 
-def _needs(reader: BundleReader, layout: Layout, block: int, options: Options) -> preflight.Needs:
-    manifest = reader.manifest
-    release = bundle.release_id(manifest.name, reader.digest)
+def _needs(whole: Whole, layout: Layout, block: int, options: Options) -> preflight.Needs:
+    manifest, release = whole.manifest, whole.release
     settings, model = _settings(layout, options), readiness.to_serve(layout, release, manifest)
     base = f"{placement.RELEASES}/{release}"
-    entries = {f"{base}/{entry.path}": entry for entry in release_entries(manifest, reader.digest)}
+    entries = {f"{base}/{entry.path}": entry for entry in release_entries(manifest, whole.digest)}
     for part in manifest.parts():
         for entry in manifest.part_entries(part):
             entries[f"{part.folder}/{entry.path}"] = entry
@@ -244,13 +272,11 @@ def locked(layout: Layout) -> Iterator[None]:
         yield
 
 
-def _is_release_intact(
-    layout: Layout, release: str, manifest: bundle.Manifest, media: Medium
-) -> bool:
+def _is_release_intact(layout: Layout, release: str, report: Report) -> bool:
     folder = layout.release(release)
     if not folder.is_dir():
         return False
-    entries = release_entries(manifest, media.manifest_sha256)
+    entries = release_entries(report.manifest, report.whole.digest, report.base)
     return not audit_tree(folder, entries, str(layout.environment(release)))
 
 
@@ -294,6 +320,8 @@ def _unpack(
     media: Medium,
     layout: Layout,
     keep: frozenset[str],
+    base: overlay.Base | None,
+    source: donor.Donor | None,
     progress: Callable[[int], None],
     next_medium: NextMedium,
 ) -> None:
@@ -301,7 +329,7 @@ def _unpack(
         with contextlib.closing(ArchiveStream(media, next_medium)) as stream:
             reader = BundleReader(stream, media.manifest_sha256)
             try:
-                Unpacker(layout.prefix, reader, progress).run(keep)
+                Unpacker(layout.prefix, reader, progress, base, source).run(keep)
                 return
             except StaleStart:  # what an earlier run had left is thrown away: once more without it
                 continue
@@ -312,6 +340,11 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise from_oserror(error, "removing an old paper of the installation") from error
+
+
+def has_to_be_relocated(manifest: bundle.Manifest) -> bool:
+    """Whether conda-unpack has to run: an overlay's environment names no path of its own."""
+    return not manifest.model_only and manifest.overlay is None
 
 
 def relocate(environment: Path) -> None:
@@ -339,7 +372,9 @@ def relocate(environment: Path) -> None:
     sync(environment)
 
 
-def _write_receipt(layout: Layout, release: str, digest: str, options: Options) -> None:
+def _write_receipt(
+    layout: Layout, release: str, digest: str, options: Options, base: overlay.Base | None
+) -> None:
     receipt = placement.Receipt(
         schema=FORMAT_VERSION,
         release=release,
@@ -348,6 +383,7 @@ def _write_receipt(layout: Layout, release: str, digest: str, options: Options) 
         installed=int(time.time()),
         tool=f"vllm-bundle {__version__}",
         ignored=tuple(sorted(options.ignore)),
+        base=base,
     )
     write_whole(placement.receipt_path(layout.prefix, release), receipt.dump(), 0o644)
 

@@ -2,6 +2,7 @@
 # Checks this bundle and installs it. Needs sh, tar, gzip and coreutils; no network, no Python.
 #
 #   sh install.sh [--prefix DIR] [--port N] [--foreground] …   install, start, prove with one answer
+#   sh install.sh --into-python PATH …                         an overlay, on that Python of the host
 #   sh install.sh COMMAND …                                    the same as `bundlectl COMMAND …`
 #   sh install.sh --help
 #   sh install.sh restore --to FOLDER …    a whole copy of a damaged medium, if it has parity

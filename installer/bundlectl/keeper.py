@@ -12,7 +12,7 @@ from typing import Any
 
 from bundlectl import environment
 from bundlectl.backoff import Backoff
-from bundlectl.control import PROTOCOL, Answer, Listener
+from bundlectl.control import PROTOCOL, SOCKET, Answer, Listener
 from bundlectl.front import Address, Front
 from bundlectl.frontrules import Rules
 from bundlectl.guard import Guard
@@ -26,7 +26,6 @@ from manifests.errors import BundleError, ServerError, UsageError
 from manifests.records import from_data, to_data
 
 CANDIDATE_LOG = "candidate.log"
-SOCKET = "keeper"
 _MIB = 1 << 20
 _LAST_WORDS = 2.0  # seconds in which a command line may read our last answer
 _LEFTOVER = 5.0  # seconds that servers of an earlier keeper get to end

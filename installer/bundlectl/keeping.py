@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bundlectl import managing
-from bundlectl.control import PROTOCOL, Link, Lost
-from bundlectl.keeper import SOCKET
+from bundlectl.control import PROTOCOL, SOCKET, Link, Lost
 from bundlectl.layout import Layout
 from bundlectl.process import KEEPER, Service, Supervisor
 from bundlectl.sockets import socket_path

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from bundlectl import auditrecord, config, diagnosis, service
+from bundlectl import auditrecord, bytecode, config, diagnosis, donor, service
 from bundlectl import install as installing
 from bundlectl import preflight as checking
 from bundlectl import repair as repairing
@@ -29,11 +29,14 @@ def install(run: Run) -> int:
     console.say(f"{manifest.name} → {layout.prefix}")
     for warning in checking.warnings(report.findings):
         console.say(f"warning: {warning.line()}")
-    total = sum(member.size for member in manifest.members)
-    with console.stage(f"verify and unpack {size(total)}", total) as progress:
+    if report.carried.delta is not None:
+        console.say(donor.told(report.carried))
+    with console.stage(f"verify and unpack {size(report.work)}", report.work) as progress:
         release = installing.install(run.media, layout, report, options, progress, run.next_medium)
     if manifest.model_only:
         return _tell_added(run, release, manifest)
+    with console.stage("compile the server's Python packages"):
+        bytecode.prepare(layout, release)
     if run.arguments.no_start:
         run.console.result(
             {"release": release, "prefix": str(layout.prefix)}, f"installed {release}"

@@ -75,22 +75,24 @@ class Wanted:
 
 
 def wanted(manifest: bundle.Manifest, release: str, files: Sequence[Suspect]) -> list[Wanted]:
-    """The members that have to be read for the files, in the archive's order."""
-    by_place = {(f.area.base, f.entry.path): f for f in files}
+    """The members that have to be read for the files, in the archive's order.
+
+    A delta does not carry all of them.
+    """
+    by_place = {(f.area.base, f.entry.path): f for f in files if f.entry.path not in f.area.known}
     base = f"{placement.RELEASES}/{release}"
     trees = {
-        bundle.ENVIRONMENT: (placement.ENVIRONMENT, manifest.environment),
+        bundle.ENVIRONMENT: (placement.ENVIRONMENT, manifest.packed),
         bundle.RUNTIME: (placement.RUNTIME, manifest.runtime),
     }
     found = []
     for member in manifest.members:
         if member.role in trees:
             folder, entries = trees[member.role]
-            start = f"{folder}/"
             below = {
-                path.removeprefix(start): file
-                for (area, path), file in by_place.items()
-                if area == base and path.startswith(start)
+                entry.path: file
+                for entry in entries
+                if (file := by_place.get((base, f"{folder}/{entry.path}"))) is not None
             }
             found += [Wanted(member, below, entries)] if below else []
         elif file := by_place.get(manifest.place(member, release)):

@@ -25,6 +25,7 @@ class Outcome:
     medium: tuple[str, ...]  # what is damaged on the medium itself
     read: int  # bytes of the members that were read; the most that would be
     dry_run: bool = False
+    lacking: str = ""  # what a delta does not carry, and its base can't lend
 
     @property
     def intact(self) -> bool:
@@ -46,6 +47,7 @@ class Outcome:
         lines += [f"damaged on the medium: {text}" for text in self.medium]
         if self.medium:
             lines.append(f"  mend: {COPY_AGAIN}, then the same command again")
+        lines += [self.lacking] if self.lacking else []
         lines += [f"left: {finding}" for finding in self.left]
         if any(finding.problem == EXTRA for finding in self.left):
             lines.append("  mend: look at what is extra; --remove-extra removes it")

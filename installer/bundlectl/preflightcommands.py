@@ -6,6 +6,7 @@ from bundlectl import readiness
 from bundlectl.call import Run
 from bundlectl.checks import CHECKS
 from bundlectl.process import KEEPER, Supervisor
+from manifests.errors import UsageError
 from manifests.exitcodes import ExitCode
 
 
@@ -19,6 +20,11 @@ def preflight(run: Run) -> int:
     if arguments.media is not None:
         report = installing.examine(run.media, run.layout, run.options(), run.next_medium)
         subject, findings = report.manifest.name, report.findings
+    elif arguments.into_python:
+        raise UsageError(
+            "an installed release keeps the environment that it was put on",
+            mend="leave --into-python away, or run it from a bundle's medium",
+        )
     else:
         subject, findings = readiness.of_installed(
             run.layout,

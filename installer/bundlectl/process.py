@@ -45,6 +45,7 @@ class Service:
     folders: tuple[str, ...] = ()  # below the prefix: the model's, then its adapters'
     adapters: tuple[str, ...] = ()  # further names that requests may use as a model's
     sizing: tuple[str, ...] = ()  # what it was told about memory and why, a line each
+    caches: tuple[str, ...] = ()  # whether carried compile caches are used
 
     @property
     def url(self) -> str:

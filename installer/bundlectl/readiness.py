@@ -14,6 +14,7 @@ from bundlectl.preflight import Finding
 from manifests import placement
 from manifests.bundle import Manifest, ServedModel
 from manifests.errors import BundleError, UsageError
+from manifests.overlay import Base
 
 #: What a start looks at again. Memory is not among it: the start itself does those sums, with what
 #: is free once the server before it has ended (bundlectl.measured).
@@ -28,8 +29,9 @@ def before_start(
     Checks that were ignored at the release's installation are ignored here too. Raises TargetError,
     FilesystemError.
     """
-    needs = needs_of(manifest, settings, model.model)
-    probed = probe(layout, settings, gpus=needs.on_gpu, details=False)
+    base = put_on(layout, release)
+    needs = replace(needs_of(manifest, settings, model.model), base=base)
+    probed = probe(layout, settings, gpus=needs.on_gpu, details=False, base=base)
     found = preflight.examine(needs, probed, ignored(layout, release), _AT_START)
     preflight.refuse(found)
     return tuple(preflight.warnings(found))
@@ -55,14 +57,23 @@ def of_installed(
     settings = config.load(layout.config_file)
     wanted = port or settings.port
     settings = replace(settings, port=0 if held and wanted == settings.port else wanted)
+    base = put_on(layout, release)
     needs = needs_of(manifest, settings, to_serve(layout, release, manifest))
+    needs = replace(needs, base=base)
     if running:
         needs = replace(needs, memory=0)
-    probed = probe(layout, settings, gpus=needs.on_gpu)
+    probed = probe(layout, settings, gpus=needs.on_gpu, base=base)
     return release, preflight.examine(needs, probed, ignore | ignored(layout, release))
 
 
-def probe(layout: Layout, settings: ServeConfig, *, gpus: bool, details: bool = True) -> host.Host:
+def probe(
+    layout: Layout,
+    settings: ServeConfig,
+    *,
+    gpus: bool,
+    details: bool = True,
+    base: Base | None = None,
+) -> host.Host:
     """The host as a server with these settings finds it.
 
     Releases, models and the prefix itself may be another account's: a server only reads them.
@@ -77,6 +88,7 @@ def probe(layout: Layout, settings: ServeConfig, *, gpus: bool, details: bool = 
         environ=visible_to(settings),
         written=(layout.cache, layout.own_state, layout.run, layout.logs),
         read=(layout.etc, layout.api_key),
+        python=base.python if base is not None else "",
     )
 
 
@@ -96,6 +108,7 @@ def needs_of(manifest: Manifest, settings: ServeConfig, model: ServedModel) -> N
         server=manifest.server,
         settings=settings,
         created=manifest.created,
+        overlay=manifest.overlay,
     )
 
 
@@ -122,6 +135,14 @@ def to_serve(layout: Layout, release: str, manifest: Manifest) -> ServedModel:
         named = [one for one in manifest.models if before and one.name == before.model]
         return (*named, manifest.model)[0]
     return manifest.model
+
+
+def put_on(layout: Layout, release: str) -> Base | None:
+    """What an overlay was put on; None for any other release.
+
+    Raises IntegrityError where its receipt is damaged.
+    """
+    return placement.load_receipt(placement.receipt_path(layout.prefix, release)).base
 
 
 def ignored(layout: Layout, release: str) -> frozenset[str]:

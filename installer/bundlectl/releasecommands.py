@@ -83,7 +83,7 @@ def _manifest_at_hand(run: Run) -> Manifest | None:
     if run.arguments.media is None:
         return None
     with contextlib.closing(ArchiveStream(run.media, run.next_medium)) as stream:
-        return BundleReader(stream, run.media.manifest_sha256).manifest
+        return BundleReader(stream, run.media.manifest_sha256).whole.manifest
 
 
 def list_instances(run: Run) -> int:

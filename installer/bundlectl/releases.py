@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bundlectl import discard, history
+from bundlectl import discard, history, readiness
 from bundlectl.layout import Layout
 from manifests import placement
 from manifests.bundle import Manifest
@@ -30,6 +30,7 @@ class Line:
     installed: int  # seconds since the epoch
     in_service: tuple[str, ...] = ()  # instances whose `current` it is
     previous: tuple[str, ...] = ()  # instances that `rollback` takes back to it
+    put_on: str = ""  # the host's interpreter that an overlay is on top of
     problem: str = ""  # what is wrong with its papers; empty: receipt and manifest agree
 
 
@@ -74,6 +75,7 @@ def _line(
         installed=installed_at(layout, release),
         in_service=in_service,
         previous=previous,
+        put_on=_put_on(layout, release),
         problem=problem,
     )
 
@@ -94,6 +96,14 @@ def installed_at(layout: Layout, release: str) -> int:
         return 0
 
 
+def _put_on(layout: Layout, release: str) -> str:
+    try:
+        base = readiness.put_on(layout, release)
+    except (BundleError, OSError):
+        return ""
+    return base.python if base is not None else ""
+
+
 def text(listed: tuple[Line, ...]) -> str:
     """The lines as a person reads them."""
     rows = []
@@ -104,6 +114,7 @@ def text(listed: tuple[Line, ...]) -> str:
             f"    {kind}, lock {line.sequence}, installed {_day(line.installed)}, "
             f"{size(line.size)} and {size(line.models_size)} of models: {', '.join(line.models)}"
         )
+        rows += [f"    on top of {line.put_on}"] if line.put_on else []
         rows += [f"    in service: {', '.join(line.in_service)}"] if line.in_service else []
         rows += [f"    served before: {', '.join(line.previous)}"] if line.previous else []
         rows += [f"    DAMAGED: {line.problem}"] if line.problem else []

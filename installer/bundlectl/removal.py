@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bundlectl import discard
+from bundlectl import bytecode, discard
 from bundlectl.layout import Layout
 from bundlectl.syncing import sync
-from manifests import archive, bundle, placement, regular, tree
+from manifests import archive, bundle, overlay, placement, regular, tree
 from manifests.audit.installation import release_entries
 from manifests.bundle import Manifest
 from manifests.errors import BundleError
@@ -39,7 +39,9 @@ def identified(layout: Layout, release: str) -> Manifest | None:
 def own_folder(release: str, manifest: Manifest) -> Folders:
     """What lies in the folder of a release."""
     digest = bundle.digest_of(manifest.dump())
-    return {f"{placement.RELEASES}/{release}": tuple(release_entries(manifest, digest))}
+    # Names and kinds are all that is looked at, and no receipt is needed for those.
+    base = overlay.unknown_base(manifest.overlay) if manifest.overlay is not None else None
+    return {f"{placement.RELEASES}/{release}": tuple(release_entries(manifest, digest, base))}
 
 
 def part_folders(manifest: Manifest) -> Folders:
@@ -95,6 +97,7 @@ def finish(layout: Layout) -> None:
             if part.folder not in (kept or ()):
                 discard.set_aside(layout.prefix / part.folder)
         discard.set_aside(layout.release(release))
+        bytecode.forget(layout, release)
     for folder in (layout.releases, layout.models):
         for path in discard.leftovers(folder):
             discard.whole(path)

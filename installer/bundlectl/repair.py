@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bundlectl import managing, running, sequence
+from bundlectl import lending, managing, running, sequence
 from bundlectl.diagnosis import Diagnosis
 from bundlectl.install import relocate
 from bundlectl.mending import Picker, Suspect, straighten, wanted
@@ -92,16 +92,20 @@ def _mend(
     suspects = _straighten(diagnosis)
     files = [s for s in suspects if s.entry.kind == tree.FILE and s.look(root)]
     for file in files:
+        content = file.area.known.get(file.entry.path)
         if (file.area, file.entry.path) == (subject.areas[0], archive.MANIFEST_NAME):
+            content = subject.data
+        if content is not None:
             with contextlib.suppress(InTheWayError):  # it is found again below
-                put_file(file.place(root), file.entry, [subject.data])
-    needs = wanted(subject.manifest, subject.release, files)
+                put_file(file.place(root), file.entry, [content])
+    needs = wanted(subject.carried, subject.release, files)
     picker = Picker(root, progress)
     notes: list[str] = []
     if needs:
         stream = ArchiveStream(medium, next_medium, lambda damage: notes.append(damage.what))
         with contextlib.closing(stream):
-            picker.run(BundleReader(stream, subject.digest), needs)
+            picker.run(BundleReader(stream, subject.carried_digest), needs)
+    lacking = lending.lend(subject, lending.not_carried(files, needs))
     sync(root)
     wrong = [found for suspect in suspects if (found := suspect.look(root))]
     if not wrong:  # a receipt says that all is there
@@ -120,6 +124,7 @@ def _mend(
         left=tuple(left),
         medium=(*notes, *(damage.what for damage in picker.damages)),
         read=picker.read,
+        lacking=lacking,
     )
 
 

@@ -75,7 +75,9 @@ def audit(layout: Layout, target: Target, progress: Progress) -> None:
             (target.release, {f"{placement.RELEASES}/{target.release}"}),
             (target.model.bundle, set(target.model.folders)),
         )
-        for area in areas(*placement.load_manifest(layout.prefix, bundle), receipt.prefix)
+        for area in areas(
+            *placement.load_manifest(layout.prefix, bundle), receipt.prefix, receipt.base
+        )
         if area.base in folders
         for finding in audit_area(layout.prefix, area, progress)
     ]

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bundlectl import config, host, install, models, readiness, sight
@@ -14,6 +14,7 @@ from bundlectl.layout import Layout
 from bundlectl.process import KEEPER, Supervisor
 from manifests import placement
 from manifests.errors import BundleError
+from manifests.overlay import Base
 
 _SYSTEM_PATH = "/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHOWN = 3  # missing files that are named
@@ -55,22 +56,24 @@ def gather(layout: Layout) -> Scene:
     release = layout.current_release() or _latest(layout)
     settings, needs, installed, damage = config.ServeConfig(), None, None, ""
     ignored: frozenset[str] = frozenset()
+    base = None
     environment = layout.environment(release) if release else None
     try:
         settings = config.load(layout.config_file) if environment else settings
         if environment is not None:
             manifest, _ = placement.load_manifest(layout.prefix, release)
             model = readiness.to_serve(layout, release, manifest)
-            needs = readiness.needs_of(manifest, settings, model)
+            base = readiness.put_on(layout, release)
+            needs = replace(readiness.needs_of(manifest, settings, model), base=base)
             ignored = readiness.ignored(layout, release)
     except BundleError as error:
         damage = error.what
     if environment is not None:
-        installed = _installation(layout, release, environment)
+        installed = _installation(layout, release, environment, base)
     # Of a server that this account can't see, memory and port are not held against the host.
     unseen = bool(sight.hidden(layout))
     return Scene(
-        host=readiness.probe(layout, settings, gpus=needs is None or needs.on_gpu),
+        host=readiness.probe(layout, settings, gpus=needs is None or needs.on_gpu, base=base),
         needs=needs,
         installed=installed,
         unfinished=any(layout.journal.glob("*.txt")),
@@ -89,9 +92,16 @@ def _latest(layout: Layout) -> str:
     return names[-1] if names else ""
 
 
-def _installation(layout: Layout, release: str, environment: Path) -> Installation:
+def _installation(
+    layout: Layout, release: str, environment: Path, base: Base | None
+) -> Installation:
+    packages = [*environment.glob("lib/python3*/site-packages")]
+    headers = environment
+    if base is not None:
+        packages += map(Path, base.sites)
+        headers = Path(base.executable).parent.parent
     runtimes = [
-        *environment.glob("lib/python3*/site-packages/nvidia/*/lib/libcudart.so.*"),
+        *(path for one in packages for path in one.glob("nvidia/*/lib/libcudart.so.*")),
         *environment.glob("lib/libcudart.so.*"),
     ]
     launcher = text(layout.command)
@@ -103,7 +113,7 @@ def _installation(layout: Layout, release: str, environment: Path) -> Installati
         incomplete = "; ".join((error.what, *error.findings[:_SHOWN])) or "incomplete"
     return Installation(
         cuda_majors=tuple(sorted({path.name.split(".")[2] for path in runtimes})),
-        python_header=any(environment.glob("include/python3*/Python.h")),
+        python_header=any(headers.glob("include/python3*/Python.h")),
         numa_library=any(environment.glob("lib/libnuma.so.1")),
         moved="" if own or not launcher else _believed(launcher),
         cache_writable=os.access(layout.cache, os.W_OK | os.X_OK),

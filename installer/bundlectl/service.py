@@ -1,5 +1,6 @@
 """Start, stop and switch the server of an installation."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from bundlectl import (
     apikey,
+    caches,
     command,
     config,
     environment,
@@ -20,6 +22,7 @@ from bundlectl import (
     nvidia,
     planned,
     readiness,
+    spent,
     startcheck,
 )
 from bundlectl.api import at_socket
@@ -34,6 +37,7 @@ from bundlectl.rehearse import PLACE as REHEARSAL
 from bundlectl.served import Launch
 from bundlectl.smoke import Ready, wait_until_ready
 from bundlectl.sockets import socket_path
+from bundlectl.spent import Spent
 from bundlectl.syncing import sync, write_whole
 from manifests import gpu, placement
 from manifests.errors import BundleError, UsageError, from_oserror
@@ -54,6 +58,7 @@ class Started:
     service: Service
     ready: Ready
     stopped_first: bool = False  # the server before was stopped before this one was tried
+    spent: Spent | None = None  # None: nothing was started
 
 
 def current(layout: Layout) -> str:
@@ -107,6 +112,7 @@ def activate(
     is stopped first, and new requests wait; where the new one fails after that, the old one is
     started again. What serves already is only asked, or, with `again`, replaced by its like.
     """
+    begun = time.monotonic()
     keeping.check_account(layout)
     busy = "another bundlectl is putting a release or a model into service"
     with locks.held(layout.switch_lock, busy, "wait for it, then run the same command again"):
@@ -139,13 +145,17 @@ def activate(
                 slot, log = place["slot"], Path(place["log"])
                 launch = prepared(layout, release, settings, model, slot)
                 link.ask("launch", log=log.name, launch=to_data(launch))
+                checks = time.monotonic() - begun
                 alive = partial(_is_alive, link)
                 ready = prove(layout, slot, launch.service, log, alive, settings, waiting)
                 link.ask("swap")
             with _serving_already(model):
                 commit(layout, release, model)
             link.ask("retire")
-        return Started(launch.service, ready, stop_first)
+        parts = (checks, ready.listening, ready.seconds - ready.listening)
+        took = Spent(*(int(part * 1000) for part in parts))
+        spent.keep(layout, took)
+        return Started(launch.service, ready, stop_first, took)
 
 
 def prove(
@@ -238,6 +248,7 @@ def prepared(
     key = apikey.ensure(layout.api_key)
     plan = planned.plan(layout, release, settings, model, sizing, key, slot)
     environment.prepare(layout)
+    placed = caches.place(layout, release, manifest, settings, plan)
     service = Service(
         settings.host,
         settings.port,
@@ -246,6 +257,7 @@ def prepared(
         model.folders,
         tuple(one.name for one in model.adapters),
         sizing.reasons,
+        placed,
     )
     words = (*plan.program, *plan.words)
     return Launch(words, plan.environment, service, settings.start_timeout, settings.stop_timeout)

@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bundlectl import config, cron, systemd, unitfiles, units
+from bundlectl import config, cron, readiness, systemd, unitfiles, units
 from bundlectl.layout import Layout
 from bundlectl.startable import obstacles
 from bundlectl.systemd import Manager
 from bundlectl.units import Unit, Wish
 from manifests import gpu, placement
 from manifests.errors import BundleError, ServerError, TargetError
+from manifests.overlay import Base
 
 #: What `systemctl is-active` says of a unit whose processes may run (systemctl(1)).
 _LIVES = ("active", "activating", "deactivating", "reloading")
@@ -61,7 +62,8 @@ def render(layout: Layout, wish: Wish) -> tuple[Unit, ...]:
     Raises UsageError, IntegrityError, FilesystemError for settings that can't be read.
     """
     settings = config.load(layout.config_file) if layout.config_file.exists() else None
-    return units.render(layout, settings or config.ServeConfig(), wish, gpu=_wants_gpu(layout))
+    settings = settings or config.ServeConfig()
+    return units.render(layout, settings, wish, gpu=_wants_gpu(layout), base=_base(layout))
 
 
 def install(layout: Layout, wish: Wish, manager: Manager, *, force: bool = False) -> Change:
@@ -197,6 +199,13 @@ def _settings(layout: Layout) -> config.ServeConfig:
         return config.load(layout.config_file)
     except BundleError:
         return config.ServeConfig()
+
+
+def _base(layout: Layout) -> Base | None:
+    try:
+        return readiness.put_on(layout, layout.current_release())
+    except (BundleError, OSError):  # nothing is in service yet, or it is damaged
+        return None
 
 
 def _wants_gpu(layout: Layout) -> bool:

@@ -30,6 +30,7 @@ class Ready:
 
     seconds: float  # from the first look to the completion
     answer: Answer
+    listening: float = 0.0  # seconds of these until it answered /health
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def wait_until_ready(
             # The server first: what answers while ours is dead is another one on the same port.
             problem = _problem(alive, watch) or trial.problem()
             if problem is None and trial.outcome.done():
-                return Ready(seconds, trial.outcome.result())
+                return Ready(seconds, trial.outcome.result(), trial.listening - begun)
             if problem is None and seconds >= deadline:
                 problem = _TOO_LATE
             if problem is not None:
@@ -200,6 +201,7 @@ class _Trial:
         self._model = model
         self._deadline = deadline  # of time.monotonic()
         self._ended = threading.Event()
+        self.listening = 0.0  # of time.monotonic(), since when it answers /health
         self.outcome: Future[Answer] = Future()
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -229,6 +231,7 @@ class _Trial:
 
     def _questions(self) -> Answer:
         self._patiently(lambda: self._client.get("/health", _SHORT))
+        self.listening = time.monotonic()
         models = self._patiently(lambda: self._client.models(_SHORT))
         if self._model not in models:
             raise Refused(404, f"it serves {', '.join(models) or 'nothing'}, not {self._model}")

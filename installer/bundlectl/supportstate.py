@@ -13,6 +13,7 @@ from bundlectl import (
     apikey,
     auditrecord,
     config,
+    donor,
     history,
     host,
     preflight,
@@ -83,7 +84,9 @@ def medium(media: Medium | None) -> Iterator[str]:
     stream = ArchiveStream(media)
     try:
         reader = BundleReader(stream, media.manifest_sha256)
-        yield from identity(reader.manifest, reader.digest)
+        yield from identity(reader.whole.manifest, reader.whole.digest)
+        if reader.manifest.delta is not None:
+            yield donor.told(reader.manifest)
     finally:
         stream.close()
 

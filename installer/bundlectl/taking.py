@@ -49,7 +49,7 @@ class Taker:
 
         Raises Damage where the medium is wrong, StaleStart where the medium or the start is.
         """
-        target = _with_folders(root, path)
+        target = with_folders(root, path)
         handle = self._continued(member, target)
         if handle is not None:
             self._refusing(member, True, partial(self._file, member, handle))
@@ -180,7 +180,7 @@ def _decompressed(rest: _Rest, compressed: ReadAhead) -> tuple[Readable, deque[M
     return cast(Readable, gzip.GzipFile(fileobj=cast(BinaryIO, compressed), mode="rb")), deque()
 
 
-def _with_folders(root: Path, path: str) -> Path:
+def with_folders(root: Path, path: str) -> Path:
     """The place of a file, whose folders are made where they are missing."""
     folder = root
     for part in path.split("/")[:-1]:

@@ -12,6 +12,7 @@ from bundlectl.config import ServeConfig
 from bundlectl.hardening import AUDIT, SERVER, USER
 from bundlectl.layout import Layout
 from manifests.exitcodes import ExitCode
+from manifests.overlay import Base
 
 STEM = "vllm-bundle"
 #: Seconds beyond the keeper's own deadlines, which should be the ones that end things.
@@ -46,9 +47,11 @@ def server_name(layout: Layout) -> str:
     return _name(layout, "", "service")
 
 
-def render(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> tuple[Unit, ...]:
-    """All units that are wanted, the server's first."""
-    units = [_server(layout, settings, wish, gpu=gpu)]
+def render(
+    layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool, base: Base | None = None
+) -> tuple[Unit, ...]:
+    """All units that are wanted, the server's first; `base` is what an overlay was put on."""
+    units = [_server(layout, settings, wish, gpu=gpu, base=base)]
     if gpu:
         units.append(_devices(layout))
     if wish.audit:
@@ -56,7 +59,9 @@ def render(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> t
     return tuple(units)
 
 
-def _server(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> Unit:
+def _server(
+    layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool, base: Base | None
+) -> Unit:
     devices = [_name(layout, "gpu", "service")] if gpu else []
     target = "default.target" if wish.user else "multi-user.target"
     after = [*devices, *([] if wish.user else ["network.target", "nvidia-persistenced.service"])]
@@ -91,7 +96,7 @@ def _server(layout: Layout, settings: ServeConfig, wish: Wish, *, gpu: bool) -> 
         "LimitNOFILE=65536",
         *([] if wish.user else ["# Pinned memory of GPUs.", "LimitMEMLOCK=infinity"]),
         "",
-        *_hardened(layout, settings, USER if wish.user else SERVER, gpu=gpu),
+        *_hardened(layout, settings, USER if wish.user else SERVER, gpu=gpu, base=base),
         "",
         "[Install]",
         f"WantedBy={target}",
@@ -149,8 +154,13 @@ def _audit(layout: Layout, wish: Wish) -> list[Unit]:
     return [Unit(service, _text(lines)), Unit(timer, _text(when), "timers.target")]
 
 
-def _hardened(layout: Layout, settings: ServeConfig, unit: str, *, gpu: bool) -> Iterable[str]:
-    homely = any(layout.prefix.resolve().is_relative_to(home) for home in _HOMES)
+def _hardened(
+    layout: Layout, settings: ServeConfig, unit: str, *, gpu: bool, base: Base | None = None
+) -> Iterable[str]:
+    needed = [layout.prefix]
+    if base is not None:
+        needed += (Path(base.python).parent, Path(base.executable), *map(Path, base.sites))
+    homely = any(place.resolve().is_relative_to(home) for place in needed for home in _HOMES)
     low = unit == SERVER and settings.port < _FIRST_FREE_PORT
     capabilities = "CAP_NET_BIND_SERVICE" if low else ""
     places = {

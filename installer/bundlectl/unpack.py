@@ -4,16 +4,19 @@ Everything goes into folders whose names end in `.partial`, from which nothing i
 member enters the journal when its digest was right and its bytes are synced (syncfs, and fsync of
 the journal); a large one also block by block (see `taking`). Folders get their names when all their
 members have. So a kill at any moment costs at most one block, and neither disk nor medium does the
-rest again.
+rest again. What a delta does not carry is copied from its base after the last member; the next run
+keeps the copies that are right.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from bundlectl import donor as donors
 from bundlectl.journal import Journal, forget_others, journal_path
+from bundlectl.replace import put_file, put_folder, put_link
 from bundlectl.syncing import sync
-from bundlectl.taking import StaleStart, Taker, remove
-from manifests import bundle, placement
+from bundlectl.taking import StaleStart, Taker, remove, with_folders
+from manifests import bundle, overlay, placement, tree
 from manifests.errors import from_oserror
 from manifests.reader import BundleReader
 
@@ -25,13 +28,23 @@ Progress = Callable[[int], None]
 class Unpacker:
     """Takes one bundle's members to their places below a prefix."""
 
-    def __init__(self, prefix: Path, reader: BundleReader, progress: Progress) -> None:
-        manifest = reader.manifest
+    def __init__(
+        self,
+        prefix: Path,
+        reader: BundleReader,
+        progress: Progress,
+        base: overlay.Base | None = None,
+        donor: donors.Donor | None = None,
+    ) -> None:
+        """`base` is what an overlay is put on, `donor` what a delta takes files from."""
+        assert (donor is None) == (reader.manifest.delta is None)
         self._reader = reader
+        self._base = base
+        self._donor = donor
         self._progress = progress
         self._counted = 0
         self._prefix = prefix
-        self.release = bundle.release_id(manifest.name, reader.digest)
+        self.release = reader.whole.release
         self._release_folder = prefix / placement.RELEASES / self.release
         self._journal_path = journal_path(prefix, reader.digest)
         self._partial_release = _partial(self._release_folder)
@@ -80,7 +93,13 @@ class Unpacker:
                 sync(self._place(member)[0])
                 journal.add(member.path)
         self._reader.finish()
-        (self._partial_release / "bundle.json").write_bytes(self._reader.data)
+        if self._donor is not None:
+            self._take_from(self._donor, keep)
+            for partial in begun:
+                sync(partial)
+        if self._base is not None:
+            _put_on(self._base, manifest.environment, self._partial_release / placement.ENVIRONMENT)
+        (self._partial_release / "bundle.json").write_bytes(self._reader.whole.data)
         (self._partial_release / "bundle.json").chmod(0o644)
         sync(self._partial_release)
         for folder, partial in zip(wanted, begun, strict=True):
@@ -92,7 +111,7 @@ class Unpacker:
 
     def _take(self, taker: Taker, member: bundle.Member) -> None:
         trees = {
-            bundle.ENVIRONMENT: (self._reader.manifest.environment, placement.ENVIRONMENT),
+            bundle.ENVIRONMENT: (self._reader.manifest.packed, placement.ENVIRONMENT),
             bundle.RUNTIME: (self._reader.manifest.runtime, placement.RUNTIME),
         }
         if member.role in trees:
@@ -100,6 +119,18 @@ class Unpacker:
             taker.archive(member, entries, self._partial_release / name)
         else:
             taker.file(member, *self._place(member))
+
+    def _take_from(self, donor: donors.Donor, keep: Collection[str]) -> None:
+        """Copy what a delta has not carried."""
+        carried = self._reader.manifest
+
+        def place(member: bundle.Member) -> Path | None:
+            kept = carried.place(member, self.release)[0] in keep
+            return None if kept else with_folders(*self._place(member))
+
+        environment = self._partial_release / placement.ENVIRONMENT
+        files = donors.missing(carried, donor, environment, place)
+        donors.take(donor, files, self._count)
 
     def _place(self, member: bundle.Member) -> tuple[Path, str]:
         """The partial folder that a member belongs to, and its path below that."""
@@ -113,3 +144,16 @@ class Unpacker:
 
 def _partial(folder: Path) -> Path:
     return folder.with_name(folder.name + placement.PARTIAL)
+
+
+def _put_on(base: overlay.Base, environment: Sequence[tree.Entry], root: Path) -> None:
+    """Write what puts an overlay's environment on top of its base; again after a kill."""
+    content = {entry.path: data for entry, data in overlay.generated(base)}
+    for entry in overlay.installed(environment, base)[len(environment) :]:
+        path = root / entry.path
+        if entry.kind == tree.FOLDER:
+            put_folder(path, entry.mode())
+        elif entry.kind == tree.LINK:
+            put_link(path, entry)
+        else:
+            put_file(path, entry, [content[entry.path]])

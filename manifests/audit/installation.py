@@ -6,12 +6,12 @@ back into their packed bytes and compared with the manifest.
 
 import dataclasses
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from manifests import archive, bundle, placement, prefix, tree
+from manifests import archive, bundle, overlay, placement, prefix, tree
 from manifests.audit.report import (
     ALTERED,
     EXTRA,
@@ -35,14 +35,22 @@ class Area:
     base: str  # below the prefix: "releases/ID", "models/NAME@REVISION"
     entries: tuple[tree.Entry, ...]
     installed_at: str = ""  # the path that conda-unpack wrote into files with a `rewrite`
+    known: Mapping[str, bytes] = field(default_factory=dict)  # content that needs no medium
 
 
-def areas(manifest: bundle.Manifest, digest: str, prefix: str) -> tuple[Area, ...]:
-    """All folders of a release that was installed at `prefix`; models are shared by releases."""
-    base = f"{placement.RELEASES}/{bundle.release_id(manifest.name, digest)}"
-    environment = f"{prefix}/{base}/{placement.ENVIRONMENT}"
+def areas(
+    manifest: bundle.Manifest, digest: str, prefix: str, base: overlay.Base | None = None
+) -> tuple[Area, ...]:
+    """All folders of a release that was installed at `prefix`; models are shared by releases.
+
+    `base` is what an overlay was put on.
+    """
+    folder = f"{placement.RELEASES}/{bundle.release_id(manifest.name, digest)}"
+    environment = f"{prefix}/{folder}/{placement.ENVIRONMENT}"
+    made = () if base is None else overlay.generated(base)
+    known = {f"{placement.ENVIRONMENT}/{entry.path}": content for entry, content in made}
     return (
-        Area(base, tuple(release_entries(manifest, digest)), environment),
+        Area(folder, tuple(release_entries(manifest, digest, base)), environment, known),
         *(Area(part.folder, manifest.part_entries(part)) for part in manifest.parts()),
     )
 
@@ -78,7 +86,7 @@ def audit_releases(
             continue
         digests.append(digest)
         risks += manifest.risks
-        found |= {area.base: area for area in areas(manifest, digest, receipt.prefix)}
+        found |= {area.base: area for area in areas(manifest, digest, receipt.prefix, receipt.base)}
     looked_at = [area for area in found.values() if area.entries and area.base not in skip]
     for area in looked_at:
         findings += audit_area(root, area, progress)
@@ -111,19 +119,24 @@ def _strangers(root: Path, known: set[str]) -> list[Finding]:
     ]
 
 
-def release_entries(manifest: bundle.Manifest, digest: str) -> list[tree.Entry]:
-    """Everything that lies in a release's folder."""
+def release_entries(
+    manifest: bundle.Manifest, digest: str, base: overlay.Base | None = None
+) -> list[tree.Entry]:
+    """Everything that lies in a release's folder; `base` is what an overlay was put on."""
+    environment = manifest.environment
+    if base is not None:
+        environment = overlay.installed(environment, base)
     entries = [tree.Entry(archive.MANIFEST_NAME, size=len(manifest.dump()), sha256=digest)]
     entries += bundle.with_folders(
         tree.Entry(member.path, size=member.size, sha256=member.sha256)
         for member in manifest.of_role(bundle.DOCUMENT)
     )
-    for base, below in (
-        (placement.ENVIRONMENT, manifest.environment),
+    for folder, below in (
+        (placement.ENVIRONMENT, environment),
         (placement.RUNTIME, manifest.runtime),
     ):
-        entries += [tree.Entry(base, tree.FOLDER)] if below else []
-        entries += [dataclasses.replace(entry, path=f"{base}/{entry.path}") for entry in below]
+        entries += [tree.Entry(folder, tree.FOLDER)] if below else []
+        entries += [dataclasses.replace(entry, path=f"{folder}/{entry.path}") for entry in below]
     return entries
 
 

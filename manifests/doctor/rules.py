@@ -18,6 +18,7 @@ TOPICS = (
     "memory",
     "compilers",
     "libraries",
+    "base",
     "files",
     "system",
     "network",

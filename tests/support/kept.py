@@ -5,6 +5,8 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -14,8 +16,8 @@ from bundlectl import smoke
 from bundlectl.api import at_socket
 from bundlectl.backoff import Backoff
 from bundlectl.config import ServeConfig
-from bundlectl.control import Link, Lost
-from bundlectl.keeper import SOCKET, Keeper, settings_of
+from bundlectl.control import SOCKET, Link, Lost
+from bundlectl.keeper import Keeper, settings_of
 from bundlectl.layout import Layout
 from bundlectl.process import Service, Supervisor
 from bundlectl.served import Launch
@@ -125,6 +127,12 @@ class Host:
 
     def server(self):
         return Supervisor(self.layout).status().pid
+
+    def kill(self):
+        """Kill its server; a signal to process 0 would go to everything here."""
+        pid = self.server()
+        assert pid, "no server runs"
+        os.kill(pid, signal.SIGKILL)
 
     def end(self):
         with contextlib.suppress(Lost), self.link() as link:

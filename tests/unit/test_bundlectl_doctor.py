@@ -22,6 +22,7 @@ from manifests.doctor.rules import probes, rules
 from manifests.exitcodes import ExitCode
 from tests.support import sickness
 from tests.support.hosts import DISK, GOOD, LIBRARY, NEEDS, SHM, card, good, with_gpus
+from tests.unit.test_bundlectl_checks import ON_BASE, on
 
 SOUND = Scene(GOOD, NEEDS, Installation(cuda_majors=("12",)), temporary=DISK, tools={"gcc", "g++"})
 GPU = with_gpus(card())
@@ -125,6 +126,16 @@ ANSWERS = {
     "no-route": (scene(default_route=False), scene(), None),
     "hostname-unresolved": (scene(good(network={"hosts": {}})), scene(), None),
     "proxy-set": (scene(good(environment={"https_proxy": "x"})), scene(), None),
+    "base-python-wrong": (
+        scene(on(problem="gone"), needs=ON_BASE),
+        scene(on(), needs=ON_BASE),
+        scene(),
+    ),
+    "base-changed": (
+        scene(on(given="1.1"), needs=ON_BASE),
+        scene(on(), needs=ON_BASE),
+        scene(),
+    ),
     "model-incomplete": (installed(incomplete="a.safetensors"), scene(), scene(installed=None)),
 }
 

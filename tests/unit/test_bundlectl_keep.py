@@ -10,8 +10,8 @@ import time
 import pytest
 
 from bundlectl import keep
-from bundlectl.control import Link, Lost
-from bundlectl.keeper import SOCKET, Keeper
+from bundlectl.control import SOCKET, Link, Lost
+from bundlectl.keeper import Keeper
 from bundlectl.layout import Layout
 from bundlectl.sockets import socket_path
 from manifests.errors import TargetError

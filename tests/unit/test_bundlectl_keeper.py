@@ -123,9 +123,9 @@ def test_a_server_that_fails_too_often_is_left_alone(make):
     host.backoff = lambda: Backoff(most=1)
     host.begin()
     host.use("first")
-    os.kill(host.server(), signal.SIGKILL)
+    host.kill()
     until(lambda: host.server() and host.serves() == "first")
-    os.kill(host.server(), signal.SIGKILL)
+    host.kill()
     until(lambda: host.status()["gave_up"])
     assert host.serves() == 503
     assert any("not started again" in line for line in host.told)

@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import fcntl
-import os
-import signal
 import threading
 import time
 
@@ -152,7 +150,7 @@ def test_an_end_while_a_server_returns(make):
 def test_what_was_given_up_is_not_tried_again_for_a_failed_switch(make):
     host = make(backoff=lambda: Backoff(most=0))
     host.use("first")
-    os.kill(host.server(), signal.SIGKILL)
+    host.kill()
     until(lambda: host.status()["gave_up"])
     with host.switching("second") as (link, place, _):
         assert place["beside"] is False

@@ -12,6 +12,7 @@ from bundlectl.config import ServeConfig
 from bundlectl.layout import Layout
 from bundlectl.units import Wish
 from manifests.exitcodes import ExitCode
+from manifests.overlay import Base
 
 analyzer = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
@@ -174,6 +175,14 @@ def test_devices_are_those_of_the_gpus_alone(tmp_path):
 def test_an_installation_in_a_home_stays_readable():
     for prefix, protection in (("/home/me/llm", "read-only"), ("/opt/llm", "yes")):
         (unit, *_) = units.render(Layout(Path(prefix)), ServeConfig(), Wish(), gpu=False)
+        assert values(unit.text, "ProtectHome") == [protection]
+
+
+def test_a_python_in_a_home_below_an_overlay_stays_readable():
+    for python, protection in (("/root/venv/bin/python", "read-only"), ("/opt/x/python", "yes")):
+        base = Base(python, "/usr/bin/python3.12", "3.12.3", ())
+        layout = Layout(Path("/opt/llm"))
+        (unit, *_) = units.render(layout, ServeConfig(), Wish(), gpu=False, base=base)
         assert values(unit.text, "ProtectHome") == [protection]
 
 

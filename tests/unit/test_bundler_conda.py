@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bundler import conda
+from bundler.request import CONDA_FORGE
 from manifests.errors import (
     BundleError,
     IntegrityError,
@@ -253,7 +254,7 @@ def test_the_host_channel_is_made_only_when_asked_for() -> None:
     made = conda.channel("host", parts.host_channel)
 
     assert made == conda.Channel("host", parts.host_channel().as_uri())
-    assert conda.channel(conda.CONDA_FORGE, _never).name == conda.CONDA_FORGE
+    assert conda.channel(CONDA_FORGE, _never).name == CONDA_FORGE
 
 
 def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path) -> None:

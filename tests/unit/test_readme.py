@@ -9,10 +9,10 @@ from click import Context
 from bundlectl.arguments import parser
 from bundlectl.checks import CHECKS
 from bundlectl.layout import Layout
-from bundler.cli import bundle
 from manifests.doctor.rules import rules
 from manifests.exitcodes import ExitCode
 from manifests.stack import stacks
+from tests.support.connectedcommands import bundle_commands
 from tests.support.small import ROOT
 
 Parser = argparse.ArgumentParser
@@ -35,7 +35,9 @@ def test_the_exit_codes_are_the_table():
 
 def test_every_option_exists():
     spoken = "".join(
-        word for command in bundle.commands.values() for word in command.get_help(Context(command))
+        word
+        for command in bundle_commands().values()
+        for word in command.get_help(Context(command))
     )
     shown = "".join([parser().format_help(), *map(Parser.format_help, commands(parser()))])
     named = set(re.findall(r"--[a-z][a-z-]+", README))
@@ -46,7 +48,7 @@ def test_every_option_exists():
 
 def test_every_command_of_the_connected_side_exists_and_is_told():
     told = set(re.findall(r"\bbundle ([a-z-]+)", README))
-    assert set(bundle.commands) - told == set()
+    assert set(bundle_commands()) - told == set()
 
 
 def test_the_stacks_are_those_that_are_there():

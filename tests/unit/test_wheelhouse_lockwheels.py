@@ -108,7 +108,8 @@ def run(prefix, code):
 
 
 def test_from_index_to_a_clean_prefix(index, store, lock, prefix, tmp_path):
-    flavour, wheels = lock()
+    known = lock()
+    flavour, wheels = known.flavour, known.wheels
     assert flavour == "plain"
     assert [f"{w.name}=={w.version}" for w in wheels] == [
         "engine==2.0",
@@ -152,7 +153,8 @@ def test_wheels_beyond_the_builders_glibc_are_installed(index, store, prefix, tm
 
 
 def test_the_bytes_to_come_are_known_beforehand(index, store, lock, tmp_path):
-    flavour, wheels = lock()
+    known = lock()
+    flavour, wheels = known.flavour, known.wheels
     seen = []
     sources = Sources(index.simple, timeout=5)
     other = Store(tmp_path / "other")
@@ -183,11 +185,11 @@ def test_another_gpu_is_the_same_question(index, lock):
 def test_the_second_run_asks_nobody(index, store, lock):
     first = lock()
     sources = Sources(index.simple, timeout=5)
-    obtain(first[1], STACK, first[0], sources=sources, store=store)
+    obtain(first.wheels, STACK, first.flavour, sources=sources, store=store)
     asked = len(index.requests)
     assert lock(offline=True) == first
     assert lock() == first
-    obtain(first[1], STACK, first[0], sources=sources, store=store, offline=True)
+    obtain(first.wheels, STACK, first.flavour, sources=sources, store=store, offline=True)
     assert len(index.requests) == asked
 
 
@@ -200,10 +202,11 @@ def test_a_new_wheel_in_a_folder_changes_the_answer(index, lock, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     sources = Sources(index.simple, (str(folder),), timeout=5)
-    assert lock(sources=sources)[0] == "plain"
+    assert lock(sources=sources).flavour == "plain"
     name, data = wheel("engine", "2.0+rare")
     (folder / name).write_bytes(data)
-    flavour, wheels = lock(sources=sources)
+    known = lock(sources=sources)
+    flavour, wheels = known.flavour, known.wheels
     assert flavour == "rare"
     assert wheels[0].url == f"file:{name}"
 
@@ -217,7 +220,8 @@ def test_flavours_are_chosen_by_name_too(lock):
 
 
 def test_a_lock_of_an_unknown_repair_is_refused(index, lock, tmp_path):
-    flavour, wheels = lock()
+    known = lock()
+    flavour, wheels = known.flavour, known.wheels
     plain = dataclasses.replace(STACK.flavours[1], repairs=())
     newer = dataclasses.replace(STACK, flavours=(plain,))
     with pytest.raises(IntegrityError, match="does not know how it was repaired"):
@@ -246,7 +250,8 @@ def test_plain_requirements(index, store, tmp_path):
 
 
 def test_a_bad_object_stops_the_installation_and_is_removed(index, store, prefix, tmp_path, lock):
-    flavour, wheels = lock()
+    known = lock()
+    flavour, wheels = known.flavour, known.wheels
     sources = Sources(index.simple, timeout=5)
     obtain(wheels, STACK, flavour, sources=sources, store=store)
     bad = store.path(wheels[1].sha256)

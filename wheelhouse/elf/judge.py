@@ -1,7 +1,7 @@
 """Whether an environment's libraries load on the target: what stops a bundle, and what to know."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -57,15 +57,17 @@ def judge(
     glibc: str = "",
     winning: Sequence[str] = (),
     libraries: Libraries | None = None,
+    beneath: Collection[str] = (),
 ) -> Judgement:
     """Examine a whole environment for a target.
 
     `glibc` is the target's version, "2.31"; "" leaves it out. `winning` are the names of the
     stack's libraries on LD_LIBRARY_PATH, which are looked for in `lib`. `libraries` replaces the
-    table of the program. Files that the table calls optional cause notes where others cause errors.
+    table of the program; `beneath` are names of libraries that the host's own Python environment
+    has. Files that the table calls optional cause notes where others cause errors.
     """
     table = libraries or known()
-    loader = Loader(inventory, table, winning)
+    loader = Loader(inventory, table, winning, beneath)
     case = _Case(inventory, table, loader, glibc, winning)
     for check in _CHECKS:
         check(case)

@@ -9,7 +9,7 @@ name (torch loads the nvidia wheels' libraries in that way before its own).
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -28,6 +28,7 @@ class Source(Enum):
     LOADED = "found only where something has loaded it before"
     HOST = "part of glibc"
     DRIVER = "part of the NVIDIA driver"
+    BENEATH = "in the environment of the host that this one lies on"
     NOTHING = "supplied by nothing"
 
 
@@ -40,11 +41,19 @@ class Supply:
 
 
 class Loader:
-    """The loader of one environment; `winning` are the names on LD_LIBRARY_PATH."""
+    """The loader of one environment; `winning` are the names on LD_LIBRARY_PATH.
+
+    `beneath` are names of libraries in the environment that this one lies on, if it does.
+    """
 
     def __init__(
-        self, inventory: ElfInventory, libraries: Libraries, winning: Sequence[str] = ()
+        self,
+        inventory: ElfInventory,
+        libraries: Libraries,
+        winning: Sequence[str] = (),
+        beneath: Collection[str] = (),
     ) -> None:
+        self._beneath = frozenset(beneath)
         self._libraries = libraries
         self._winning = frozenset(winning)
         #: folder → file name → file, links included
@@ -85,6 +94,8 @@ class Loader:
             return Supply(Source.DRIVER)
         if loaded := self._by_name.get(library):
             return Supply(Source.LOADED, tuple(loaded))
+        if library in self._beneath:
+            return Supply(Source.BENEATH)
         return Supply(Source.NOTHING)
 
     def kin(self, library: str) -> list[str]:

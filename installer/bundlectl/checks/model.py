@@ -8,6 +8,7 @@ from bundlectl.host import Host
 from manifests import gpu
 from manifests.errors import BundleError, TargetError
 from manifests.fit import Shape
+from manifests.overlay import Base, Overlay
 from manifests.stack import Server
 
 #: How bad it is where a check does not pass: nothing works; something will; worth knowing.
@@ -38,6 +39,8 @@ class Needs:
     environment: str = ""  # folder of the conda environment below the prefix
     longest_path: str = ""  # below the prefix
     created: int = 0  # seconds since the epoch
+    overlay: Overlay | None = None  # of an environment that the host has; None: it brings its own
+    base: Base | None = None  # what the release was put on; None where it is not installed yet
 
     @property
     def on_gpu(self) -> bool:

@@ -5,7 +5,7 @@ The probes themselves, with the command that shows a person the same, are manife
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bundlectl.evidence import gpus, network, programs, storage, system
+from bundlectl.evidence import base, gpus, network, programs, storage, system
 from bundlectl.scene import Scene
 from manifests.doctor import Answer
 
@@ -15,6 +15,7 @@ PROBES: Mapping[str, Callable[[Scene], Answer]] = {
     **system.PROBES,
     **programs.PROBES,
     **network.PROBES,
+    **base.PROBES,
 }
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bundlectl import basepython
+from bundlectl.basepython import Below
 from bundlectl.host import kernellog
 from bundlectl.host.accelerator import Accelerator, read_accelerator
 from bundlectl.host.account import Account, read_account, told
@@ -28,6 +30,7 @@ class Host:
     account: Account = field(default_factory=Account)
     network: Network = field(default_factory=Network)
     accelerator: Accelerator = field(default_factory=Accelerator)
+    below: Below | None = None  # an overlay; None where there is none
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # names matter only
 
 
@@ -41,12 +44,14 @@ def probe(
     environ: Mapping[str, str] | None = None,
     written: Sequence[Path] = (),
     read: Sequence[Path] = (),
+    python: str = "",
 ) -> Host:
     """Look at this machine; nothing is written.
 
     `port` 0 leaves the port out. `gpus` asks nvidia-smi and CUDA, with the variables `environ` that
     a server will have (default: this process's); without `details` that takes less than a second.
     `written` and `read`: what this account has to reach (default: it writes the prefix).
+    `python`: the interpreter below an overlay, which is asked what its environment holds.
 
     Raises OSError where the file system of the prefix can't be read.
     """
@@ -58,5 +63,6 @@ def probe(
         account=read_account(variables),
         network=read_network(host, port),
         accelerator=read_accelerator(variables, log, ask=gpus, details=details),
+        below=basepython.look(python) if python else None,
         environment={**dict.fromkeys(told(variables), "set"), **variables},
     )

@@ -1,0 +1,199 @@
+"""Rehearse a finished bundle: install it from its medium, start it cold, have it answer.
+
+All of that is done by the medium's own install.sh, in a scratch folder, and without a network where
+this machine lets us have a namespace. The proof names the manifest's digest, what was rehearsed,
+and what could not be.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manifests.console import Console
+from manifests.errors import (
+    BundleError,
+    FilesystemError,
+    IntegrityError,
+    ServerError,
+    TargetError,
+    UsageError,
+    from_oserror,
+)
+from manifests.medium import INSTALLER
+
+#: An isolated host's own programs; nothing of this machine's Python is on it.
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+#: Of the host, for what nvidia's tools show of it.
+_PASSED = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "XDG_RUNTIME_DIR")
+#: In a new network namespace even loopback is down, which the engine's processes meet on: ioctl
+#: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)); `ip` may not be there.
+_LOOPBACK = """\
+import fcntl, os, socket, struct, sys
+with socket.socket() as any_socket:
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+_KINDS = {
+    int(kind.exit_code): kind
+    for kind in (FilesystemError, IntegrityError, ServerError, TargetError, UsageError)
+}
+_NO_NAMESPACE = "without a network: this machine lets us make no network namespace"
+_COMPILERS = "without compilers: those of this machine stayed on the server's PATH"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for beside the medium."""
+
+    prefix: Path | None = None  # a folder that is not there yet; None: a scratch folder
+    into_python: Path | None = None  # the interpreter below an overlay
+    keep_caches: Path | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A bundle that has been installed and has answered."""
+
+    bundle: str
+    manifest_sha256: str
+    model: str
+    rehearsed: tuple[str, ...]
+    not_rehearsed: tuple[str, ...]
+    seconds: dict[str, int]  # by step
+    caches: dict[str, Any] | None = None  # what bundlectl says of those that were kept
+
+    def as_record(self) -> dict[str, Any]:
+        """The proof as it is written."""
+        return vars(self)
+
+
+def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
+    """Install a medium, have its server answer once, and remove both again.
+
+    Raises what install.sh and bundlectl say: IntegrityError for a wrong byte, TargetError where
+    this machine is none that the bundle is for, ServerError where no answer comes.
+    """
+    script = medium.absolute() / INSTALLER
+    if not script.is_file():
+        raise UsageError(f"{medium}: holds no {INSTALLER}", mend="name the folder of a bundle")
+    cut_off = _namespace()
+    rehearsed, missing = ["every byte of the medium", "installation"], [_COMPILERS]
+    if cut_off:
+        rehearsed.append("without a network")
+    else:
+        missing.append(_NO_NAMESPACE)
+    seconds, kept = {}, None
+    with _prefix(wish.prefix) as prefix:
+        control = prefix / "bin/bundlectl"
+        words = ["--prefix", str(prefix), "--port", str(_free_port())]
+        if wish.into_python is not None:
+            words += ["--into-python", str(wish.into_python.absolute())]
+        begun = time.monotonic()
+        try:
+            with console.stage("install, and wait for an answer"):
+                started = _run([*cut_off, "sh", str(script), *words])
+            rehearsed += ["cold start", "one completion"]
+            seconds = {"installed": int(time.monotonic() - begun), "ready": started["seconds"]}
+            _run([str(control), "stop"])
+            if wish.keep_caches is not None:
+                with console.stage("start again, and keep what was compiled"):
+                    target = str(wish.keep_caches.absolute())
+                    warm = _run([*cut_off, str(control), "rehearse", "--keep-caches", target])
+                rehearsed.append("warm start")
+                seconds["warm"], kept = warm["seconds"], warm["caches"]
+            audited = _run([str(control), "audit"])
+            rehearsed.append("audit of the installation")
+        finally:
+            if control.exists():  # whatever is left of a failed start
+                subprocess.run(
+                    [control, "stop"], env=_environment(), capture_output=True, check=False
+                )
+    return Proof(
+        medium.name,
+        audited["manifest_sha256"][0],
+        started["model"],
+        tuple(rehearsed),
+        tuple(missing),
+        seconds,
+        kept,
+    )
+
+
+def _run(words: Sequence[str]) -> dict[str, Any]:
+    """Run a command of the installation; gives what it says, raises what it refuses."""
+    done = subprocess.run(
+        [*words, "--json"],
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    try:
+        told: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        told = {}
+    if done.returncode == 0 and told:
+        return told
+    kind: type[BundleError] = _KINDS.get(done.returncode, ServerError)
+    raise kind(
+        told.get("error") or f"{Path(words[-1]).name} ended with status {done.returncode}",
+        why=told.get("why", ""),
+        mend=told.get("mend", ""),
+        findings=told.get("findings") or done.stderr.strip().splitlines()[-10:],
+    )
+
+
+def _environment() -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {**_ENVIRONMENT, "HOME": str(Path.home()), **passed}
+
+
+def _namespace() -> tuple[str, ...]:
+    """The start of a command that runs the rest without a network; empty where that can't be."""
+    unshare = shutil.which("unshare", path=os.defpath)
+    if unshare is None:
+        return ()
+    alone = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    words = (unshare, *alone, "--net", "--", sys.executable, "-I", "-c", _LOOPBACK)
+    probe = subprocess.run([*words, "true"], capture_output=True, check=False)
+    return words if probe.returncode == 0 else ()
+
+
+@contextlib.contextmanager
+def _prefix(wanted: Path | None) -> Iterator[Path]:
+    """A folder to install into, which is not there before and not there afterwards."""
+    if wanted is not None and wanted.exists():
+        raise UsageError(
+            f"{wanted}: is there already, and would be removed afterwards",
+            mend="name a folder with --prefix that does not exist",
+        )
+    try:
+        if wanted is None:
+            with tempfile.TemporaryDirectory(prefix="vllm-bundle-rehearsal-") as scratch:
+                yield Path(scratch) / "prefix"
+            return
+        try:
+            yield wanted.absolute()
+        finally:
+            if wanted.exists():
+                shutil.rmtree(wanted)
+    except OSError as error:
+        raise from_oserror(error, "rehearsing the bundle") from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
