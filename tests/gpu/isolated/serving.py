@@ -89,8 +89,9 @@ def throughput(bench: Bench) -> Record:
                 readings = load.interleaved(
                     targets, bench.streams, bench.rounds, bench.clock.left(), answer=bench.answer
                 )
-            shutil.copyfile(how["log"], bench.work / "logs" / "by-hand.log")
         finally:
+            if (log := bench.work / "by-hand/server.log").exists():
+                shutil.copyfile(log, bench.work / "logs/by-hand.log")
             bench.keep_log("throughput")
             site.stop()
     return {
