@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import connected, small
 
-# A shell starts background jobs with SIGINT ignored, nohup does so with SIGHUP, and every child would
+# A shell starts background jobs with SIGINT ignored, nohup all with SIGHUP, and every child would
 # inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
