@@ -19,6 +19,7 @@ _COMMANDS = (
     *("create", "plan", "lock", "stacks", "report", "report-script", "inventory-script"),
     *("inspect", "diff", "split", "join", "audit", "kernels", "elf", "schema", "doctor"),
     *("keygen", "sign", "verify", "parity", "restore", "rehearse", "manual"),
+    *("sbom", "licences", "vulns", "vulns-database", "provenance", "record", "compare-records"),
 )
 
 

@@ -1,7 +1,6 @@
 """`bundle create`, from a request to a folder on the media: lock, fetch, build, write."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,11 @@ from bundler import (
     parity,
     parts,
 )
+from bundler.draft import Draft as Draft
 from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
+from bundler.naming import bundle_name as bundle_name
+from bundler.papers import gathering, rules
+from bundler.papers.members import members as papers_of
 from bundler.parts import Taken
 from bundler.refetch import refetcher
 from bundler.request import Request
@@ -33,10 +36,7 @@ from manifests.manual.documents import documents
 from manifests.names import MEDIA_NAME
 from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import obtain, volume
-from wheelhouse.sources import Sources, from_settings
-
-#: Models that a bundle's own name lists.
-_NAMED = 2
+from wheelhouse.sources import from_settings
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,8 @@ class Created:
     digest: str  # the manifest's sha256
     size: int  # bytes on the media
     notes: tuple[str, ...]  # of the gates: what is good to know and stops nothing
-    remarks: tuple[str, ...] = ()  # what the server's own environment says of the models
+    remarks: tuple[str, ...] = ()  # of the server's environment on the models; of the rules
     saving: delta.Saving | None = None  # of a delta
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A request after looking at what it needs, before anything long."""
-
-    request: Request
-    choice: Choice
-    sources: Sources
-    workshop: Workshop
-    base: delta.Base | None = None  # of a delta
-    carried: tuple[caches.Chosen, ...] = ()
 
 
 def draft(request: Request, workshop: Workshop) -> Draft:
@@ -76,7 +64,8 @@ def draft(request: Request, workshop: Workshop) -> Draft:
     if request.name:
         media.check_new(_folder(request, request.name, base), request.force)
     sources = from_settings(request.index_url, request.find_links)
-    return Draft(request, choice, sources, workshop, base, caches.look(request.caches))
+    carried = caches.look(request.caches)
+    return Draft(request, choice, sources, workshop, base, carried, rules.load(request))
 
 
 def _folder(request: Request, name: str, base: delta.Base | None) -> Path:
@@ -118,6 +107,11 @@ def create(
     choice.check_memory(locked.models, workshop)  # a lock from elsewhere: known only now
     remarks = agreement.check(taken, choice.base or locked, workshop, console)
     built = attention.build(locked, request, draft.sources, workshop, console)
+    locked = parts.with_digests(locked, taken)
+    with console.stage("write the papers"):
+        bill = gathering.of_taken(locked, built, taken, workshop.store)
+        ruled = rules.enforce(bill, draft.rules)
+        papers = papers_of(bill)
     wheels = (*locked.wheels, *built)
     contents = overlay.contents(locked, wheels, choice.stack, choice.inventory)
     serving = building.build(contents, workshop, console) if choice.base is None else None
@@ -128,13 +122,13 @@ def create(
     if serving is not None:
         beneath = overlay.beneath(locked, choice.inventory)
         passed = gates.check(serving, runtime, choice.stack, locked.target, beneath)
-    locked = parts.with_digests(locked, taken)
-    whole = describe(name, request, choice, locked, built, taken, serving, runtime, passed)
+    carried = {**documents(), **papers}
+    whole = describe(name, request, choice, locked, built, taken, serving, runtime, passed, carried)
     whole = caches.added(whole, draft.carried)
     openers = {
         bundle.RUNTIME_MEMBER: media.file_opener(runtime.path),
         bundle.LOCK_MEMBER: media.bytes_opener(locked.dump()),
-        **{path: media.bytes_opener(data) for path, data in documents().items()},
+        **{path: media.bytes_opener(data) for path, data in carried.items()},
         **parts.openers(locked, taken),
         **caches.openers(draft.carried),
     }
@@ -153,7 +147,7 @@ def create(
         with console.stage(f"write {folder.name}", size) as progress:
             digest = media.write(folder, manifest, openers, progress, volume_size, finish)
     saving = delta.saving(manifest)
-    return Created(folder, manifest, digest, size, passed.notes, remarks, saving)
+    return Created(folder, manifest, digest, size, passed.notes, (*remarks, *ruled), saving)
 
 
 def _fetch(draft: Draft, locked: Lock, console: Console) -> tuple[Taken, ...]:
@@ -196,11 +190,12 @@ def describe(
     serving: building.Packed | None,
     runtime: building.Packed,
     passed: gates.Passed,
+    carried: Mapping[str, bytes],
 ) -> Manifest:
-    """The manifest of what is about to be written."""
+    """The manifest of what is about to be written; `carried` are the manual and the papers."""
     members = [Member(bundle.RUNTIME_MEMBER, bundle.RUNTIME, runtime.size, runtime.sha256)]
     # Early, so that tar on any machine comes to the manual without reading gigabytes.
-    members += [_document(path, data) for path, data in documents().items()]
+    members += [_document(path, data) for path, data in carried.items()]
     if serving is not None:
         packed = (serving.size, serving.sha256)
         members.append(Member(bundle.ENVIRONMENT_MEMBER, bundle.ENVIRONMENT, *packed))
@@ -253,20 +248,6 @@ def _unpublished(locked: Lock) -> tuple[str, ...]:
     if locked.channel == conda.HOST:
         lines.append("conda packages: made on the building machine from its own Python")
     return (*lines, *parts.unpublished(locked))
-
-
-def bundle_name(locked: Lock) -> str:
-    """`MODEL+STACK+GPU`, as a name that every file system takes.
-
-    Two models are both named, more are counted; a bundle without an environment says so.
-    """
-    models = [model.name for model in locked.models]
-    if len(models) > _NAMED:
-        models = [models[0], f"{len(models) - 1}-more"]
-    alone = () if locked.wheels else ("models-only",)
-    alone = ("overlay",) if locked.overlay is not None else alone
-    text = "+".join((*models, *alone, locked.stack, *locked.target.gpus)).lower()
-    return re.sub(r"[^a-z0-9._+-]", "-", text)
 
 
 def check_name(name: str) -> None:

@@ -53,6 +53,11 @@ class Request:
     lock: Path | None = None
     base: Path | None = None  # what the isolated host has, of which a delta is made
     caches: tuple[Path, ...] = ()  # files of compile caches that a rehearsal has kept
+    licence_policy: Path | None = None
+    accept_licences: bool = False  # what the policy wants to be asked about
+    vulns_database: Path | None = None
+    vulns_ignore: Path | None = None
+    fail_on: str | None = None  # level from which on a known vulnerability stops
     offline: bool = False
     force: bool = False
 

@@ -151,12 +151,15 @@ class BundleReader:
         yield stream
         for _ in stream.chunks():
             pass
+        padding = archive.padding(member.size)
+        padded = self._exactly(len(padding), f"the padding after {member.path}") == padding
+        # The padding is behind us, so that an audit, which goes on, stays in step.
         if stream.hexdigest() != member.sha256:
             raise Damage(member.path, member.sha256, stream.hexdigest(), mend=COPY_AGAIN)
-        self._padding(member.path, member.size)
+        if not padded:
+            raise self._unpadded(member.path)
         if not header_matches:
-            # Nothing follows from a header (the manifest decides), so this can wait until here,
-            # and an audit stays in step.
+            # Nothing follows from a header (the manifest decides), so this can wait until here.
             raise Damage(member.path, "the header that it had", "another", mend=COPY_AGAIN)
 
     def skip(self, member: bundle.Member) -> None:
@@ -206,7 +209,11 @@ class BundleReader:
     def _padding(self, path: str, size: int) -> None:
         wanted = archive.padding(size)
         if self._exactly(len(wanted), f"the padding after {path}") != wanted:
-            raise Damage(f"the padding after {path}", "zeros", "other bytes", mend=COPY_AGAIN)
+            raise self._unpadded(path)
+
+    @staticmethod
+    def _unpadded(path: str) -> Damage:
+        return Damage(f"the padding after {path}", "zeros", "other bytes", mend=COPY_AGAIN)
 
 
 def _pass_over(stream: Readable, length: int) -> None:

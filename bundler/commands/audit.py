@@ -4,15 +4,28 @@ from pathlib import Path
 
 import click
 
-from bundler.options import EPILOG, voice
-from manifests import audit
+from bundler.options import EXIT_CODES, voice
+from manifests import approvalinstalled, audit
+from manifests.audit import sumlist
 from manifests.console import Console
 from manifests.errors import from_oserror
 from manifests.exitcodes import ExitCode
 from manifests.parity import advice
 
+_EPILOG = f"""\b
+Examples:
+  bundle audit /media/usb/NAME
+  bundle audit /opt/vllm-bundle --format sarif --output audit.sarif
+  bundle audit /opt/vllm-bundle --sample 5% --max-rate 50M
+  bundle audit /opt/vllm-bundle --resume audit.state   again, where it was interrupted
+  cd /opt/vllm-bundle && bundle audit . --sums | sha256sum --quiet -c
 
-@click.command(name="audit", epilog=EPILOG)
+Status 0 of a --sample says that nothing differs in the sample, and how much that proves.
+
+{EXIT_CODES}"""
+
+
+@click.command(name="audit", epilog=_EPILOG)
 @click.argument("path", type=Path)
 @click.option(
     "--volumes-in",
@@ -21,15 +34,72 @@ from manifests.parity import advice
     metavar="DIR",
     help="Another folder with volumes of the bundle; may be repeated.",
 )
+@click.option("--format", "form", type=click.Choice(audit.FORMATS), default="text")
+@click.option(
+    "--output", type=Path, metavar="FILE", help="Write the answer there, in its --format."
+)
+@click.option(
+    "--lang", type=click.Choice(audit.LANGUAGES), default="en", help="Language of the HTML page."
+)
+@click.option(
+    "--sample", default="", metavar="N|P%", help="Read the bytes of so many files, or of a share."
+)
+@click.option("--seed", default="", help="Draw the sample that was drawn with this seed.")
+@click.option("--max-rate", default="", metavar="SIZE", help="Bytes a second at the most: 100M.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Threads that read an installation.")
+@click.option(
+    "--resume",
+    type=Path,
+    metavar="FILE",
+    help="Keep there what was found right, and go on with it after an interruption.",
+)
+@click.option(
+    "--sums", is_flag=True, help="Print an installation's list for sha256sum -c; audit nothing."
+)
+@click.option(
+    "--report",
+    "paper",
+    type=Path,
+    metavar="FILE",
+    help="Write what is installed for people to sign: a page (.html) or data (.json).",
+)
 @voice
-def command(path: Path, volumes_in: tuple[Path, ...], console: Console) -> int:
+def command(
+    path: Path,
+    volumes_in: tuple[Path, ...],
+    form: str,
+    output: Path | None,
+    lang: str,
+    sample: str,
+    seed: str,
+    max_rate: str,
+    jobs: int | None,
+    resume: Path | None,
+    sums: bool,
+    paper: Path | None,
+    console: Console,
+) -> int:
     """Check every byte of a bundle's folder or of an installation. Exit 0: intact, 1: not."""
+    if sums:
+        listed = sumlist.render(path)
+        console.result({"sums": listed.splitlines()}, listed.rstrip("\n"))
+        return ExitCode.OK
+    answer = audit.Answer(form, output, lang)
+    answer.check(console)
+    for file, option in ((output, "--output"), (resume, "--resume")):
+        audit.check_outside(file, option, (path, *volumes_in))
+    how = audit.how(sample, seed, max_rate, jobs or 0, resume)
+    if paper is not None:
+        approvalinstalled.check(paper, path)
     try:
-        with console.stage(f"audit {path}", audit.total(path, volumes_in)) as progress:
-            report = audit.audit(path, progress, volumes_in)
+        prepared = audit.prepare(path, volumes_in, how)
+        with console.stage(f"audit {path}", prepared.size) as progress:
+            report = prepared.run(progress)
     except OSError as error:
         raise from_oserror(error, "auditing") from None
-    console.result(report.as_record(), report.text())
-    if not report.intact and advice.restorable(path):
+    if paper is not None:
+        approvalinstalled.write(paper, approvalinstalled.installation(path, report))
+    answer.give(report, console)
+    if not report.clean and advice.restorable(path):
         console.say(f"mend: bundle restore {path} --to FOLDER")
-    return ExitCode.OK if report.intact else ExitCode.INTEGRITY
+    return ExitCode.OK if report.clean else ExitCode.INTEGRITY

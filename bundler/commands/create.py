@@ -16,6 +16,7 @@ from bundler.workshop import Workshop
 from manifests.console import Console, size
 from manifests.errors import UsageError
 from manifests.volumes import parse_size
+from manifests.vulns_report import THRESHOLDS
 
 
 @click.command(name="create", cls=Settings, epilog=EPILOG)
@@ -44,6 +45,28 @@ from manifests.volumes import parse_size
     metavar="FILE",
     help="Carry what a rehearsal has compiled (`bundle rehearse --keep-caches`); repeatable.",
 )
+@click.option(
+    "--licence-policy",
+    type=Path,
+    metavar="FILE",
+    help="Which licences may go in, and which stop it (see `bundle licences`).",
+)
+@click.option(
+    "--accept-licences", is_flag=True, help="Take what the policy would have somebody look at."
+)
+@click.option(
+    "--vulns-database",
+    type=Path,
+    metavar="FILE",
+    help="Known vulnerabilities (see `bundle vulns-database`): count them.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(THRESHOLDS),
+    show_default="nothing",
+    help="With --vulns-database: stop where one has this level or a worse one.",
+)
+@click.option("--vulns-ignore", type=Path, metavar="FILE", help="Which of them are taken, and why.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made; download nothing.")
 @click.option("--force", is_flag=True, help="Replace a bundle of the same name.")
 @click.option(

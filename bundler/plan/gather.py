@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from bundler import building, overlay, parts
-from bundler.create import Draft
+from bundler.draft import Draft
 from bundler.plan import disk, items, kernels, memory, reasons
 from bundler.plan.known import Known, lock_of
 from bundler.plan.licences import of_metadata, of_text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundler import addition, overlay, parts
-from bundler.create import Draft
+from bundler.draft import Draft
 from bundler.locking import follow_lock
 from manifests import lock
 from manifests.console import Console

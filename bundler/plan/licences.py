@@ -4,7 +4,6 @@ What a wheel states: License-Expression (PEP 639), else its classifiers, else th
 License. Format: https://packaging.python.org/specifications/core-metadata/.
 """
 
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +12,14 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 
+from bundler.plan import spdx
 from manifests.records import from_data
 
 UNKNOWN = "unknown"
 #: Families that a person should look at.
 LOOK = ("strong copyleft", "proprietary", UNKNOWN)
-_TOKEN = re.compile(r"[()]|[^\s()]+")
 #: Longer texts, in characters, are the licence itself.
-_LONGEST = 80
+LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def of_metadata(metadata: str) -> Licence:
     text = head.get("License", "").strip()
     if stated:
         return Licence(
-            " and ".join(stated), _strictest([_matching(item, "texts") for item in stated])
+            " and ".join(stated), strictest([_matching(item, "texts") for item in stated])
         )
     return of_text(text)
 
@@ -69,52 +68,42 @@ def of_text(text: str) -> Licence:
     words = " ".join(text.split())
     if words.upper() in ("", "UNKNOWN", "NONE"):
         return Licence("", UNKNOWN)
-    if len(words) > _LONGEST:
+    if len(words) > LONGEST:
         return Licence(_short(words), _matching(words, "phrases"))
-    found = of_expression(words)
-    return found if found.family != UNKNOWN else Licence(words, _matching(words, "texts"))
+    try:
+        family = spdx.fold(words, _of_word, strictest, _mildest)
+    except ValueError:
+        family = _matching(words, "texts")
+    return Licence(words, family)
 
 
 def of_expression(expression: str) -> Licence:
-    """An SPDX licence expression: AND asks for all of its licences, OR leaves the choice.
-
-    Format: https://spdx.github.io/spdx-spec/v2.3/SPDX-license-expressions/.
-    """
-    tokens = _TOKEN.findall(expression)
+    """An SPDX licence expression; without one the family is not known."""
     try:
-        family = _either(tokens)
-    except IndexError:
+        family = spdx.fold(expression, of_identifier, strictest, _mildest)
+    except ValueError:
         family = UNKNOWN
-    return Licence(_short(expression), UNKNOWN if tokens else family)
+    return Licence(_short(expression), family)
 
 
-def _either(tokens: list[str]) -> str:
-    families = [_all(tokens)]
-    while tokens and tokens[0].upper() == "OR":
-        tokens.pop(0)
-        families.append(_all(tokens))
-    return min(families, key=_rank)
+def of_identifier(name: str) -> str:
+    """The family of one licence of SPDX's list."""
+    return _matching(name, "spdx")
 
 
-def _all(tokens: list[str]) -> str:
-    families = [_one(tokens)]
-    while tokens and tokens[0].upper() == "AND":
-        tokens.pop(0)
-        families.append(_one(tokens))
-    return _strictest(families)
+def _of_word(name: str) -> str:
+    """As `of_identifier`, and for what people write in its place ("BSD")."""
+    family = of_identifier(name)
+    return family if family != UNKNOWN else _matching(name, "texts")
 
 
-def _one(tokens: list[str]) -> str:
-    token = tokens.pop(0)
-    if token == "(":  # noqa: S105 - a parenthesis
-        family = _either(tokens)
-        if tokens.pop(0) != ")":
-            raise IndexError
-        return family
-    if tokens and tokens[0].upper() == "WITH":
-        tokens.pop(0)
-        token = f"{token} WITH {tokens.pop(0)}"
-    return _matching(token, "spdx")
+def strictest(families: Sequence[str]) -> str:
+    """The family that asks most."""
+    return max(families, key=rank)
+
+
+def _mildest(families: Sequence[str]) -> str:
+    return min(families, key=rank)
 
 
 def _matching(text: str, kind: str) -> str:
@@ -126,16 +115,18 @@ def _matching(text: str, kind: str) -> str:
     return UNKNOWN
 
 
-def _strictest(families: Sequence[str]) -> str:
-    return max(families, key=_rank)
+def family_names() -> tuple[str, ...]:
+    """The families, from what asks least to what asks most, and the unknown one."""
+    return (*(known.name for known in _families()), UNKNOWN)
 
 
-def _rank(family: str) -> int:
-    return [*(known.name for known in _families()), UNKNOWN].index(family)
+def rank(family: str) -> int:
+    """How much a family asks, for comparing two."""
+    return family_names().index(family)
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 @cache

@@ -1,7 +1,7 @@
 """The model against the target's memory."""
 
 from bundler import fitting
-from bundler.create import Draft
+from bundler.draft import Draft
 from bundler.models import ModelSource
 from bundler.plan.model import FitPart, Slice
 from manifests import gpu

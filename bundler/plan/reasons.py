@@ -1,7 +1,7 @@
 """Why this stack and no other, and what happens about FlashAttention."""
 
 from bundler import overlay
-from bundler.create import Draft
+from bundler.draft import Draft
 from bundler.plan.model import Other, StackPart
 from manifests import choice
 from manifests.errors import BundleError

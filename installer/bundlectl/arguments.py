@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bundlectl import vulnsarguments
 from bundlectl.exports import KINDS
 from manifests import __version__, exitcodes
 from manifests.errors import UsageError
@@ -56,7 +57,21 @@ _VALUED = {
     "--python",
     "--into-python",
     "--keep-caches",
+    "--format",
+    "--sample",
+    "--seed",
+    "--max-rate",
+    "--jobs",
+    "--resume",
+    "--database",
+    "--fail-on",
+    "--unknown-as",
+    "--today",
+    "--max-age",
 }
+
+#: manifests.audit.FORMATS, which takes longer to load than most commands take.
+_FORMATS = ("text", "json", "html", "junit", "sarif")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,6 +120,35 @@ def _volumes_in(sub: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="another folder with volumes of the bundle; may be repeated",
+    )
+
+
+def _reading(sub: argparse.ArgumentParser) -> None:
+    """How an audit reads, and in which form it answers."""
+    sub.add_argument("--format", choices=_FORMATS, default="text", help="of the answer")
+    sub.add_argument("--output", type=Path, metavar="FILE", help="write the answer there")
+    sub.add_argument("--lang", choices=LANGUAGES, default="en", help="of the HTML page")
+    sub.add_argument(
+        "--sample",
+        default="",
+        metavar="PART",
+        help="read the bytes of so many files (200), or of a share of them (5%%)",
+    )
+    sub.add_argument("--seed", default="", help="draw the sample that was drawn with this seed")
+    sub.add_argument(
+        "--max-rate", default="", metavar="SIZE", help="bytes a second at the most: 100M"
+    )
+    sub.add_argument(
+        "--jobs", type=_count, default=0, metavar="N", help="threads that read an installation"
+    )
+    sub.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep there what was found right, and go on with it after an interruption",
+    )
+    sub.add_argument(
+        "--sums", action="store_true", help="print a list for sha256sum -c, and audit nothing"
     )
 
 
@@ -244,6 +288,14 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--record", action="store_true", help="keep the answer in state/audit.json, for status"
     )
+    sub.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write what is installed for people to sign: a page (.html) or data (.json)",
+    )
+    sub.add_argument("--name", default="", metavar="TEXT", help="what --report calls this host")
+    _reading(sub)
     _volumes_in(sub)
     sub = command("repair", "replace what the audit finds wrong, from the bundle's medium")
     sub.add_argument(
@@ -332,6 +384,7 @@ def _surroundings(command: Callable[[str, str], argparse.ArgumentParser]) -> Non
         "--python", type=Path, required=True, metavar="PATH", help="the environment's interpreter"
     )
     sub.add_argument("--output", type=Path, metavar="FILE", help="write it there")
+    vulnsarguments.add(command)
     sub = command("export", "a file for a proxy or for monitoring, ready for this installation")
     sub.add_argument("kind", choices=KINDS)
     sub.add_argument("--to", dest="target", type=Path, metavar="FILE", help="write it there")

@@ -40,6 +40,7 @@ _ACTIONS = {
     "export": "exportcommands.export",
     "help": "helping.show",
     "inventory": "inventorycommand.inventory",
+    "vulns": "vulns.vulns_command",
     "releases": "releasecommands.releases",
     "rollback": "releasecommands.rollback",
     "prune": "releasecommands.prune",

@@ -1,15 +1,18 @@
 """The commands about a medium and what is installed from it."""
 
 import contextlib
+from pathlib import Path
 
-from bundlectl import auditrecord, bytecode, config, diagnosis, donor, service
+from bundlectl import auditpaper, auditrecord, bytecode, config, diagnosis, donor, service
 from bundlectl import install as installing
 from bundlectl import preflight as checking
 from bundlectl import repair as repairing
 from bundlectl.call import Run, seconds
 from bundlectl.outcome import preview
 from bundlectl.servecommands import STARTING, foreground, refuse_another, tell
+from manifests import approvalinstalled
 from manifests import audit as auditing
+from manifests.audit import sumlist
 from manifests.bundle import Manifest
 from manifests.console import size
 from manifests.errors import UsageError, from_oserror
@@ -68,18 +71,43 @@ def audit(run: Run) -> int:
             "--record keeps what an audit of the installation itself answers",
             mend="leave out --record, or the path",
         )
+    if run.arguments.sums:
+        run.console.result({"sums": (sums := sumlist.render(path)).splitlines()}, sums.rstrip("\n"))
+        return ExitCode.OK
     others = tuple(run.arguments.volumes_in)
     try:
-        with run.console.stage(f"audit {path}", auditing.total(path, others)) as progress:
-            report = auditing.audit(path, progress, others)
+        report = _audited(run, path, others)
     except OSError as error:
         raise from_oserror(error, "auditing") from error
-    if run.arguments.record:
-        auditrecord.keep(run.layout, report)
-    run.console.result(report.as_record(), report.text())
-    if not report.intact and advice.restorable(path):
+    if not report.clean and advice.restorable(path):
         run.console.say(f"mend: {advice.how(path)}")
-    return ExitCode.OK if report.intact else ExitCode.INTEGRITY
+    return ExitCode.OK if report.clean else ExitCode.INTEGRITY
+
+
+def _audited(run: Run, path: Path, others: tuple[Path, ...]) -> auditing.Report:
+    arguments, console = run.arguments, run.console
+    answer = auditing.Answer(arguments.format, arguments.output, arguments.lang)
+    answer.check(console)
+    for file, option in ((arguments.output, "--output"), (arguments.resume, "--resume")):
+        auditing.check_outside(file, option, (path, *others))
+    how = auditing.how(
+        arguments.sample, arguments.seed, arguments.max_rate, arguments.jobs, arguments.resume
+    )
+    if arguments.record and how.sample is not None:
+        raise UsageError(
+            "--record keeps what a whole audit answers", mend="leave out --record, or --sample"
+        )
+    if arguments.report is not None:
+        approvalinstalled.check(arguments.report, path)
+    prepared = auditing.prepare(path, others, how)
+    with console.stage(f"audit {path}", prepared.size) as progress:
+        report = prepared.run(progress)
+    if arguments.record:
+        auditrecord.keep(run.layout, report)
+    if arguments.report is not None:
+        auditpaper.keep(arguments.report, path, report, arguments.name)
+    answer.give(report, console)
+    return report
 
 
 def repair(run: Run) -> int:

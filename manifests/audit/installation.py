@@ -1,58 +1,165 @@
-"""Audit an installed tree, on all cores.
+"""Audit an installed tree, on all cores."""
 
-Nothing that was written at install time is believed: files that conda-unpack changed are turned
-back into their packed bytes and compared with the manifest.
-"""
-
-import dataclasses
-import stat
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from manifests import archive, bundle, overlay, placement, prefix, tree
-from manifests.audit.report import (
-    ALTERED,
-    EXTRA,
-    INSTALLATION,
-    LINK,
-    MISSING,
-    MODE,
-    UNREADABLE,
-    Finding,
-    Report,
-)
+from manifests import placement, tree
+from manifests.audit.areas import Area as Area
+from manifests.audit.areas import areas as areas
+from manifests.audit.areas import release_entries as release_entries
+from manifests.audit.areas import survey
+from manifests.audit.how import How
+from manifests.audit.memory import Memory, Resumed, open_memory
+from manifests.audit.reading import Reading
+from manifests.audit.report import EXTRA, INSTALLATION, Finding, Report
+from manifests.audit.sampling import Sampled
+from manifests.audit.trees import audit_tree as audit_tree
+from manifests.audit.trees import check_bytes, differences, labelled
+from manifests.audit.trees import check_entry as check_entry
+from manifests.audit.trees import extras as extras
 from manifests.console import Progress, ignore_progress
-from manifests.digests import hash_file, workers
-from manifests.errors import IntegrityError, UsageError
+from manifests.digests import workers
+from manifests.errors import UsageError
+
+#: Bytes from which a file is begun with: one that is left to the end keeps one core busy alone.
+_LARGE = 16 << 20
 
 
-@dataclass(frozen=True)
-class Area:
-    """A folder of an installation, and what the manifest says of it."""
+class InstallationAudit:
+    """An audit of every complete release, and of the models that they serve."""
 
-    base: str  # below the prefix: "releases/ID", "models/NAME@REVISION"
-    entries: tuple[tree.Entry, ...]
-    installed_at: str = ""  # the path that conda-unpack wrote into files with a `rewrite`
-    known: Mapping[str, bytes] = field(default_factory=dict)  # content that needs no medium
+    def __init__(self, root: Path, how: How = How(), skip: Collection[str] = ()) -> None:  # noqa: B008 - frozen
+        """Find out what is to be read. Raises UsageError, FilesystemError of what is resumed."""
+        self._root, self._how, self._skip = root, how, skip
+        self._survey = survey(root, skip)
+        self._files = self._survey.files()
+        # An empty file is known by its length.
+        filled = {name: entry for name, entry in self._files.items() if entry.size}
+        self._filled = filled
+        self._drawn = how.sample.draw(filled) if how.sample else filled.keys()
+        self._memory = self._remembered() if how.resume is not None else None
+        self._held: list[int] = []  # bytes of files that were not read again
 
+    @property
+    def size(self) -> int:
+        """Bytes that are to be read."""
+        memory = self._memory
+        left = self._drawn if memory is None else [n for n in self._drawn if not self._holds(n)]
+        return sum(self._filled[name].size for name in left)
 
-def areas(
-    manifest: bundle.Manifest, digest: str, prefix: str, base: overlay.Base | None = None
-) -> tuple[Area, ...]:
-    """All folders of a release that was installed at `prefix`; models are shared by releases.
+    def _remembered(self) -> Memory:
+        sample, path = self._how.sample, self._how.resume
+        assert path is not None
+        about = {
+            "path": str(self._root.resolve()),
+            "manifests": list(self._survey.digests),
+            "areas": [[area.base, area.installed_at] for area in self._survey.areas],
+            "sample": sample.wish if sample else "",
+            "seed": sample.seed if sample else "",
+        }
+        return open_memory(path, about)
 
-    `base` is what an overlay was put on.
-    """
-    folder = f"{placement.RELEASES}/{bundle.release_id(manifest.name, digest)}"
-    environment = f"{prefix}/{folder}/{placement.ENVIRONMENT}"
-    made = () if base is None else overlay.generated(base)
-    known = {f"{placement.ENVIRONMENT}/{entry.path}": content for entry, content in made}
-    return (
-        Area(folder, tuple(release_entries(manifest, digest, base)), environment, known),
-        *(Area(part.folder, manifest.part_entries(part)) for part in manifest.parts()),
-    )
+    def _holds(self, name: str) -> bool:
+        assert self._memory is not None
+        try:
+            return self._memory.holds(name, (self._root / name).lstat())
+        except OSError:
+            return False
+
+    def run(self, progress: Progress = ignore_progress) -> Report:
+        """Compare everything. Raises FilesystemError where what is found can't be kept."""
+        reading = Reading(progress, self._how.rate)
+        try:
+            findings = list(self._survey.findings)
+            results = iter(self._check_all(reading))
+            for area in self._survey.areas:
+                if area.entries:
+                    found = [finding for _ in area.entries for finding in next(results)]
+                    told = {finding.path for finding in found}
+                    found += extras(self._root / area.base, area.entries, told)
+                    findings += labelled(found, area.base)
+            known = {area.base for area in self._survey.areas}
+            findings += _strangers(self._root, {*known, *self._skip})
+            if self._memory is not None:
+                self._memory.done()
+        finally:
+            if self._memory is not None:
+                self._memory.close()
+        return self._report(tuple(findings))
+
+    def _check_all(self, reading: Reading) -> list[list[Finding]]:
+        """The findings of each entry of all areas, in order, however they are spread over cores."""
+        every = [(area, entry) for area in self._survey.areas for entry in area.entries]
+        results: list[list[Finding]] = [[] for _ in every]
+
+        def check(place: int) -> None:
+            results[place] = self._check(reading, *every[place])
+
+        order = list(range(len(every)))
+        if self._memory is None:  # else an interruption finds few files read to their end
+            order.sort(key=lambda place: -max(every[place][1].size - _LARGE, 0))
+        with ThreadPoolExecutor(self._how.jobs or workers()) as pool:
+            try:
+                for _ in pool.map(check, order):
+                    pass
+            except BaseException:
+                reading.stop()  # else a thread first reads its file of 50 GB to the end
+                raise
+        return results
+
+    def _check(self, reading: Reading, area: Area, entry: tree.Entry) -> list[Finding]:
+        name, told = area.name(entry), 0
+        planned = entry.size if name in self._drawn else 0
+
+        def tell(count: int) -> None:
+            nonlocal told
+            told += count
+            reading.passed(count)
+
+        def check(
+            path: Path, entry: tree.Entry, installed_at: str, status: os.stat_result
+        ) -> Finding | None:
+            nonlocal planned
+            if entry.size and name not in self._drawn:
+                return None
+            memory = self._memory if entry.size else None
+            if memory is not None and memory.holds(name, status):
+                self._held.append(entry.size)
+                planned = 0
+                return None
+            found = check_bytes(reading, tell, path, entry, installed_at, status)
+            if found is None and memory is not None:
+                memory.add(name, status)
+            return found
+
+        found = list(differences(self._root / name, entry, area.installed_at, check))
+        if planned != told:  # something else was wrong, or its length is another
+            reading.passed(planned - told)
+        return found
+
+    def _report(self, findings: tuple[Finding, ...]) -> Report:
+        sizes = [entry.size for area in self._survey.areas for entry in area.entries]
+        drawn, filled = self._drawn, self._filled
+        sampled, resumed = None, None
+        if self._how.sample is not None:
+            read, whole = (sum(filled[name].size for name in names) for names in (drawn, filled))
+            sampled = Sampled(self._how.sample.seed, len(drawn), len(filled), read, whole)
+        if self._held and self._memory is not None:
+            resumed = Resumed(len(self._held), sum(self._held), self._memory.since)
+        return Report(
+            INSTALLATION,
+            str(self._root),
+            self._survey.digests,
+            len(sizes),
+            sum(sizes),
+            findings,
+            self._survey.risks,
+            len(self._files) - len(filled) + len(drawn),
+            sampled,
+            resumed,
+        )
 
 
 def audit_installation(root: Path, progress: Progress = ignore_progress) -> Report:
@@ -60,47 +167,24 @@ def audit_installation(root: Path, progress: Progress = ignore_progress) -> Repo
 
     Raises UsageError where no release is installed.
     """
+    return prepare_installation(root).run(progress)
+
+
+def prepare_installation(root: Path, how: How = How()) -> InstallationAudit:  # noqa: B008 - frozen
+    """An audit of an installation, before anything of it is read.
+
+    Raises UsageError where no release is installed.
+    """
     if not placement.installed_releases(root):
         raise UsageError(f"{root}: no release is installed", mend="install one: sh install.sh")
-    return audit_releases(root, progress)
+    return InstallationAudit(root, how)
 
 
 def audit_releases(
     root: Path, progress: Progress = ignore_progress, skip: Collection[str] = ()
 ) -> Report:
     """Audit all releases, without the areas whose bases are in `skip`."""
-    findings: list[Finding] = []
-    digests: list[str] = []
-    risks: list[str] = []
-    found: dict[str, Area] = {}
-    for release in placement.installed_releases(root):
-        base = f"{placement.RELEASES}/{release}"
-        if base in skip:
-            continue
-        try:
-            receipt = placement.load_receipt(placement.receipt_path(root, release))
-            manifest, digest = placement.load_manifest(root, release)
-        except (IntegrityError, UsageError, OSError) as error:
-            findings.append(Finding(ALTERED, base, found=str(error)))
-            found[base] = Area(base, ())
-            continue
-        digests.append(digest)
-        risks += manifest.risks
-        found |= {area.base: area for area in areas(manifest, digest, receipt.prefix, receipt.base)}
-    looked_at = [area for area in found.values() if area.entries and area.base not in skip]
-    for area in looked_at:
-        findings += audit_area(root, area, progress)
-    findings += _strangers(root, {*found, *skip})
-    sizes = [entry.size for area in looked_at for entry in area.entries]
-    return Report(
-        INSTALLATION,
-        str(root),
-        tuple(digests),
-        len(sizes),
-        sum(sizes),
-        tuple(findings),
-        tuple(dict.fromkeys(risks)),  # models are shared by releases
-    )
+    return InstallationAudit(root, skip=skip).run(progress)
 
 
 def audit_area(root: Path, area: Area, progress: Progress = ignore_progress) -> list[Finding]:
@@ -117,120 +201,3 @@ def _strangers(root: Path, known: set[str]) -> list[Finding]:
         for name in sorted(path.name for path in (root / area).iterdir())
         if f"{area}/{name}" not in known and not name.endswith((placement.PARTIAL, placement.TRASH))
     ]
-
-
-def release_entries(
-    manifest: bundle.Manifest, digest: str, base: overlay.Base | None = None
-) -> list[tree.Entry]:
-    """Everything that lies in a release's folder; `base` is what an overlay was put on."""
-    environment = manifest.environment
-    if base is not None:
-        environment = overlay.installed(environment, base)
-    entries = [tree.Entry(archive.MANIFEST_NAME, size=len(manifest.dump()), sha256=digest)]
-    entries += bundle.with_folders(
-        tree.Entry(member.path, size=member.size, sha256=member.sha256)
-        for member in manifest.of_role(bundle.DOCUMENT)
-    )
-    for folder, below in (
-        (placement.ENVIRONMENT, environment),
-        (placement.RUNTIME, manifest.runtime),
-    ):
-        entries += [tree.Entry(folder, tree.FOLDER)] if below else []
-        entries += [dataclasses.replace(entry, path=f"{folder}/{entry.path}") for entry in below]
-    return entries
-
-
-def audit_tree(
-    root: Path,
-    entries: Sequence[tree.Entry],
-    installed_at: str = "",
-    label: str = "",
-    progress: Progress = ignore_progress,
-) -> list[Finding]:
-    """Compare a folder with its listing.
-
-    `installed_at` is the path that conda-unpack wrote into the files with a `rewrite`; `label`
-    starts the paths of the findings.
-    """
-
-    def check(entry: tree.Entry) -> Finding | None:
-        finding = check_entry(root / entry.path, entry, installed_at)
-        progress(entry.size)
-        return finding
-
-    with ThreadPoolExecutor(workers()) as pool:
-        findings = [finding for finding in pool.map(check, entries) if finding]
-    findings += extras(root, entries, {finding.path for finding in findings})
-    start = f"{label}/" if label else ""
-    return [dataclasses.replace(finding, path=start + finding.path) for finding in findings]
-
-
-def extras(root: Path, entries: Sequence[tree.Entry], told: Collection[str] = ()) -> list[Finding]:
-    """What lies in a folder and is not listed; folders that can't be read, but for those `told`."""
-    if not root.is_dir():
-        return []
-    findings: list[Finding] = []
-
-    def closed(path: str, error: OSError) -> None:
-        if path not in told:
-            findings.append(Finding(UNREADABLE, path, found=error.strerror or str(error)))
-
-    known = {entry.path for entry in entries}
-    findings += [
-        Finding(EXTRA, path, found=tree.kind_of(entry))
-        for path, entry in tree.walk(root, closed)
-        if path not in known
-    ]
-    return findings
-
-
-def check_entry(path: Path, entry: tree.Entry, installed_at: str = "") -> Finding | None:
-    """Compare what lies at a path with its entry; None where nothing differs."""
-    try:
-        status = path.lstat()
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-        if kind != entry.kind:
-            problem = LINK if tree.LINK in (kind, entry.kind) else ALTERED
-            return Finding(problem, entry.path, entry.kind, kind)
-        if kind == tree.LINK:
-            target = str(path.readlink())
-            same = target == entry.target
-            return None if same else Finding(LINK, entry.path, entry.target, target)
-        mode = stat.S_IMODE(status.st_mode)
-        if mode != entry.mode():
-            return Finding(MODE, entry.path, f"{entry.mode():04o}", f"{mode:04o}")
-        if kind == tree.FOLDER:
-            return None
-        return _check_bytes(path, entry, installed_at, status.st_size)
-    except FileNotFoundError:
-        return Finding(MISSING, entry.path, entry.kind)
-    except OSError as error:
-        return Finding(UNREADABLE, entry.path, found=error.strerror or str(error))
-
-
-_KINDS = {stat.S_IFREG: tree.FILE, stat.S_IFLNK: tree.LINK, stat.S_IFDIR: tree.FOLDER}
-
-
-def _check_bytes(path: Path, entry: tree.Entry, installed_at: str, size: int) -> Finding | None:
-    if entry.rewrite is not None:
-        most = prefix.longest(entry.size, entry.rewrite, installed_at)
-        if size > most:
-            return Finding(ALTERED, entry.path, f"{most} bytes at the most", f"{size} bytes")
-        found = _packed_digest(path.read_bytes(), entry, installed_at)
-    elif size != entry.size:
-        # Length before hash: a short file need not be read to be known as wrong.
-        return Finding(ALTERED, entry.path, f"{entry.size} bytes", f"{size} bytes")
-    else:
-        found = hash_file(path)
-    return None if found == entry.sha256 else Finding(ALTERED, entry.path, entry.sha256, found)
-
-
-def _packed_digest(data: bytes, entry: tree.Entry, installed_at: str) -> str:
-    """sha256 of what a volatile file was when it was packed; conda-unpack may not have run yet."""
-    as_it_is = bundle.digest_of(data)
-    if as_it_is == entry.sha256 or entry.rewrite is None:
-        return as_it_is
-    try:
-        return bundle.digest_of(prefix.restore(data, entry.rewrite, installed_at))
-    except IntegrityError:
-        return as_it_is

@@ -5,11 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from manifests import placement, tree
+from manifests.audit.memory import Resumed
+from manifests.audit.sampling import Sampled
 from manifests.names import printable
 from manifests.records import to_data
 
 ALTERED, MISSING, EXTRA = "altered", "missing", "extra"
 MODE, LINK, UNREADABLE = "mode", "link", "unreadable"
+#: What each of them says.
+PROBLEMS = {
+    ALTERED: "The bytes are not those of the manifest",
+    MISSING: "The manifest lists it, and it is not there",
+    EXTRA: "It is there, and no list names it",
+    MODE: "The permissions are not those of the manifest",
+    LINK: "The link leads elsewhere, or it is another kind of file",
+    UNREADABLE: "It can't be read",
+}
 INSTALLATION = "installation"
 
 
@@ -56,37 +67,64 @@ class Report:
     size: int  # bytes covered
     findings: tuple[Finding, ...]
     risks: tuple[str, ...] = ()  # files of models that can run code; allowed when it was made
+    checked: int = 0  # files whose bytes were compared with a digest
+    sample: Sampled | None = None  # what was read, where not all was
+    resumed: Resumed | None = None  # what was not read again after an interruption
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing differs in what was looked at: exit status 0."""
+        return not self.findings
 
     @property
     def intact(self) -> bool:
-        """Whether nothing differs."""
-        return not self.findings
+        """Whether nothing differs, and everything was looked at."""
+        return self.clean and self.sample is None
 
     @property
     def mend(self) -> str:
         """How to mend what was found; empty where there is nothing, or no way but another copy."""
-        return placement.REPAIR if self.kind == INSTALLATION and not self.intact else ""
+        return placement.REPAIR if self.kind == INSTALLATION and not self.clean else ""
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a word or two."""
+        if not self.clean:
+            return f"NOT intact: {len(self.findings)} findings"
+        return "intact" if self.sample is None else "sample intact"
+
+    def limits(self) -> list[str]:
+        """What the verdict doesn't rest on: lines, where something was left out."""
+        lines = self.sample.lines() if self.sample is not None else []
+        return [*lines, *([self.resumed.line()] if self.resumed is not None else [])]
 
     def text(self) -> str:
         """The report as a person reads it."""
         lines = [str(finding) for finding in self.findings]
-        verdict = "intact" if self.intact else f"NOT intact: {len(lines)} findings"
         lines += [f"can run code: {printable(risk)}" for risk in self.risks]
-        lines.append(f"{verdict}: {self.kind} {self.path}, {self.files} files, {self.size} bytes")
+        what = f"{self.kind} {self.path}, {self.files} files, {self.size} bytes"
+        lines.append(f"{self.verdict}: {what}")
+        lines += self.limits()
         lines += [f"manifest sha256: {digest}" for digest in self.manifest_sha256]
         lines += [f"  mend: {self.mend}"] if self.mend else []
         return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
-        """The report as --json prints it."""
-        return {
+        """The report as --json prints it; `intact` is null where a sample is all that is known."""
+        record = {
             "kind": self.kind,
             "path": self.path,
             "manifest_sha256": list(self.manifest_sha256),
             "files": self.files,
             "bytes": self.size,
-            "intact": self.intact,
+            "checked": self.checked,
+            "intact": None if self.clean and self.sample is not None else self.clean,
             "findings": [to_data(finding) for finding in self.findings],
             "risks": list(self.risks),
             "mend": self.mend,
         }
+        if self.sample is not None:
+            record["sample"] = self.sample.as_record()
+        if self.resumed is not None:
+            record["resumed"] = self.resumed.as_record()
+        return record

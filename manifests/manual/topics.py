@@ -17,7 +17,7 @@ LANGUAGES = (ENGLISH, CHINESE)
 #: In the order in which they are read.
 NAMES = (
     *("start", "install", "preflight", "settings", "api", "thinking", "models", "switch"),
-    *("service", "security", "monitor", "gpu", "doctor", "audit", "repair", "upgrade"),
+    *("service", "security", "monitor", "gpu", "doctor", "audit", "papers", "repair", "upgrade"),
     *("uninstall", "support", "instances", "accounts", "containers", "wsl2", "offline"),
     *("exit-codes", "glossary"),
 )
