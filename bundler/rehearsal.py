@@ -1,8 +1,8 @@
 """Rehearse a finished bundle: install it from its medium, start it cold, have it answer.
 
-All of that is done by the medium's own install.sh, in a scratch folder, and without a network where
-this machine lets us have a namespace. The proof names the manifest's digest, what was rehearsed,
-and what could not be.
+All of that is done by the medium's own install.sh, in a scratch folder, and without a network and
+compilers where this machine lets us have namespaces. The proof names the manifest's digest, what
+was rehearsed, and what could not be.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundler import bare
 from manifests.console import Console
 from manifests.errors import (
     BundleError,
@@ -35,20 +36,11 @@ from manifests.medium import INSTALLER
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 #: Of the host, for what nvidia's tools show of it.
 _PASSED = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "XDG_RUNTIME_DIR")
-#: In a new network namespace even loopback is down, which the engine's processes meet on: ioctl
-#: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)); `ip` may not be there.
-_LOOPBACK = """\
-import fcntl, os, socket, struct, sys
-with socket.socket() as any_socket:
-    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
 _KINDS = {
     int(kind.exit_code): kind
     for kind in (FilesystemError, IntegrityError, ServerError, TargetError, UsageError)
 }
-_NO_NAMESPACE = "without a network: this machine lets us make no network namespace"
-_COMPILERS = "without compilers: those of this machine stayed on the server's PATH"
+_NO_NAMESPACE = "without a network and without compilers: this machine lets us make no namespaces"
 
 
 @dataclass(frozen=True)
@@ -87,9 +79,9 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
     if not script.is_file():
         raise UsageError(f"{medium}: holds no {INSTALLER}", mend="name the folder of a bundle")
     cut_off = _namespace()
-    rehearsed, missing = ["every byte of the medium", "installation"], [_COMPILERS]
+    rehearsed, missing = ["every byte of the medium", "installation"], []
     if cut_off:
-        rehearsed.append("without a network")
+        rehearsed += ["without a network", "without compilers"]
     else:
         missing.append(_NO_NAMESPACE)
     seconds, kept = {}, None
@@ -161,12 +153,12 @@ def _environment() -> dict[str, str]:
 
 
 def _namespace() -> tuple[str, ...]:
-    """The start of a command that runs the rest without a network; empty where that can't be."""
+    """The start of a command that runs the rest on a bare host; empty where that can't be."""
     unshare = shutil.which("unshare", path=os.defpath)
     if unshare is None:
         return ()
     alone = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    words = (unshare, *alone, "--net", "--", sys.executable, "-I", "-c", _LOOPBACK)
+    words = (unshare, *alone, "--net", "--mount", "--", sys.executable, "-I", bare.__file__)
     probe = subprocess.run([*words, "true"], capture_output=True, check=False)
     return words if probe.returncode == 0 else ()
 
