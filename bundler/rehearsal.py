@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundler import bare
+from bundler import bare, carried
 from manifests.console import Console
 from manifests.errors import (
     BundleError,
@@ -78,6 +78,7 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
     script = medium.absolute() / INSTALLER
     if not script.is_file():
         raise UsageError(f"{medium}: holds no {INSTALLER}", mend="name the folder of a bundle")
+    _check_whole(medium)
     cut_off = _namespace()
     rehearsed, missing = ["every byte of the medium", "installation"], []
     if cut_off:
@@ -119,6 +120,16 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
         seconds,
         kept,
     )
+
+
+def _check_whole(medium: Path) -> None:
+    made = carried.look(carried.medium_of([medium])).manifest.delta
+    if made is not None:
+        raise UsageError(
+            f"{medium}: is a delta, and can't be rehearsed",
+            why=f"the scratch folder that it is installed into has no {made.base} to build on",
+            mend="rehearse the whole bundle; once installed, the delta is the same to the last bit",
+        )
 
 
 def _run(words: Sequence[str]) -> dict[str, Any]:
