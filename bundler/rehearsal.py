@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bundler import bare, carried
+from manifests import synced
 from manifests.console import Console
 from manifests.errors import (
     BundleError,
@@ -32,6 +34,8 @@ from manifests.errors import (
 )
 from manifests.medium import INSTALLER
 
+#: Seconds that an interrupted command gets to undo what it has begun.
+_UNDOING = 60
 #: An isolated host's own programs; nothing of this machine's Python is on it.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 #: Of the host, for what nvidia's tools show of it.
@@ -79,6 +83,8 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
     if not script.is_file():
         raise UsageError(f"{medium}: holds no {INSTALLER}", mend="name the folder of a bundle")
     _check_whole(medium)
+    if wish.keep_caches is not None:
+        synced.check_target(wish.keep_caches)
     cut_off = _namespace()
     rehearsed, missing = ["every byte of the medium", "installation"], []
     if cut_off:
@@ -134,28 +140,41 @@ def _check_whole(medium: Path) -> None:
 
 def _run(words: Sequence[str]) -> dict[str, Any]:
     """Run a command of the installation; gives what it says, raises what it refuses."""
-    done = subprocess.run(
+    with subprocess.Popen(
         [*words, "--json"],
         env=_environment(),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-    )
+        process_group=0,  # an interrupt is ours to hand on, once
+    ) as child:
+        try:
+            output, log = child.communicate()
+        except BaseException:
+            child.send_signal(signal.SIGINT)  # it undoes what it has begun
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=_UNDOING)
+            child.kill()
+            raise
     try:
-        told: dict[str, Any] = json.loads(done.stdout)
+        told: dict[str, Any] = json.loads(output)
     except ValueError:
         told = {}
-    if done.returncode == 0 and told:
+    if child.returncode == 0 and told:
         return told
-    kind: type[BundleError] = _KINDS.get(done.returncode, ServerError)
+    kind: type[BundleError] = _KINDS.get(child.returncode, ServerError)
     raise kind(
-        told.get("error") or f"{Path(words[-1]).name} ended with status {done.returncode}",
+        told.get("error") or f"{_named(words)} ended with status {child.returncode}",
         why=told.get("why", ""),
         mend=told.get("mend", ""),
-        findings=told.get("findings") or done.stderr.strip().splitlines()[-10:],
+        findings=told.get("findings") or log.strip().splitlines()[-10:],
     )
+
+
+def _named(words: Sequence[str]) -> str:
+    return next(name for word in words if (name := Path(word).name) in (INSTALLER, "bundlectl"))
 
 
 def _environment() -> dict[str, str]:
