@@ -49,8 +49,9 @@ def with_bytecode(
 
 
 def _is_source(member: Member) -> bool:
-    """Whether a member is a module whose packed bytes are those in the environment."""
-    return member.path.endswith(".py") and member.source is not None and member.data is None
+    """Whether a member is a module whose installed bytes are those in the environment."""
+    own = member.source is not None and member.data is None and member.rewrite is None
+    return own and member.path.endswith(".py")
 
 
 def _package(path: str) -> str:

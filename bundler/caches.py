@@ -46,11 +46,13 @@ def look(paths: Sequence[Path]) -> tuple[Chosen, ...]:
 def _look(path: Path) -> Chosen:
     try:
         with path.open("rb") as raw:
-            unpacker = zstandard.ZstdDecompressor().stream_reader(raw)
+            unpacker = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
             with io.BufferedReader(cast("io.RawIOBase", unpacker)) as stream:
                 header = caches.read(stream, str(path))
                 for file in header.files:
-                    caches.take(stream, file, b"")
+                    caches.take(stream, file, "")
+                if stream.read(1):
+                    raise IntegrityError(f"{path}: more is in it than its header says")
         digest, size = hash_file(path), path.stat().st_size
     except OSError as error:
         raise from_oserror(error, "reading the compile caches", path) from error

@@ -38,6 +38,10 @@ from wheelhouse.fetch import Fetcher
 from wheelhouse.lockwheels import obtain, volume
 from wheelhouse.sources import from_settings
 
+#: Of the names of files that are called after a bundle; none may have more than 200 characters.
+_LONGEST_ENDING = ".parity.000"
+_LONGEST_NAME = 200 - len(_LONGEST_ENDING)
+
 
 @dataclass(frozen=True)
 class Created:
@@ -99,8 +103,9 @@ def create(
     check_name(name)
     finish = parity.finisher(percent, locked, console)
     choice.check_memory(locked.models, workshop)
-    weights = sum(map(parts.weight, locked.parts))
+    weights = delta.to_carry(locked, draft.base)
     folder = _folder(request, name, draft.base)
+    check_name(folder.name)
     media.check_new(folder, request.force)
     media.check_output(request.output, weights - newfolder.kept(folder))
     taken = _fetch(draft, locked, console)
@@ -255,10 +260,10 @@ def check_name(name: str) -> None:
 
     Raises UsageError.
     """
-    if name and not MEDIA_NAME.fullmatch(name):
+    if name and not MEDIA_NAME.fullmatch(f"{name}{_LONGEST_ENDING}"):
         raise UsageError(
             f"{name!r} can't be the name of a bundle",
-            mend="give a --name of letters, digits and . _ + @ -, at most 200, "
+            mend=f"give a --name of letters, digits and . _ + @ -, at most {_LONGEST_NAME}, "
             "that starts with a letter or digit",
         )
 

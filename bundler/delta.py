@@ -21,8 +21,9 @@ from manifests.console import Console, Progress, ignore_progress
 from manifests.delta import Delta
 from manifests.digests import HashingWriter, Readable, chunks, sha256
 from manifests.errors import IntegrityError, UsageError, from_oserror
+from manifests.lock import Lock
 
-__all__ = ["Base", "Saving", "carried", "cut", "folder_name", "load", "plan", "saving"]
+__all__ = ["Base", "Saving", "carried", "cut", "folder_name", "load", "plan", "saving", "to_carry"]
 
 _SPOILT = "make the environment again with an empty cache folder"
 
@@ -55,6 +56,13 @@ def _base(manifest: Manifest, data: bytes) -> Base:
     made = manifest.delta
     digest = bundle.digest_of(data) if made is None else made.manifest_sha256
     return Base(manifest.whole(), digest)
+
+
+def to_carry(locked: Lock, base: Base | None) -> int:
+    """Bytes of the models and adapters that have to be carried, as far as a lock can tell."""
+    there = {member.sha256 for member in base.manifest.members} if base is not None else set()
+    files = (file for part in locked.parts for file in part.files)
+    return sum(file.size for file in files if not file.sha256 or file.sha256 not in there)
 
 
 def folder_name(name: str, base: Base | None) -> str:

@@ -27,6 +27,8 @@ from wheelhouse import stubs
 #: Names whose shared libraries one process can't have twice, so that a carried one would not hide
 #: the host's: all that a stack's `versions` says of these has to be there as it says.
 _ONCE = ("torch", "torchvision", "torchaudio", "triton", "cuda-*", "nvidia-*")
+#: How the local versions of torch's builds start (https://download.pytorch.org/whl/).
+_BUILDS = ("cu", "cpu", "rocm", "xpu")
 _MEND = (
     "choose a --stack that was made for what the host has (`bundle stacks`), "
     "or leave --overlay away: the bundle then brings an environment of its own"
@@ -109,13 +111,14 @@ def against(found: Inventory | None) -> Callable[[Stack], tuple[str, ...]]:
 
 
 def _same(found: str, wanted: str, stack: Stack) -> bool:
-    """Whether a version will do; a local build of torch names its CUDA, "2.11.0+cu130"."""
+    """Whether a version will do; a local build of torch names what it is for, "2.11.0+cu130"."""
     try:
         version = Version(found)
     except InvalidVersion:
         return False
-    cuda = f"cu{stack.cuda.version.replace('.', '')}" if stack.cuda is not None else ""
-    other = (version.local or "").startswith("cu") and version.local != cuda
+    built_for = f"cu{stack.cuda.version.replace('.', '')}" if stack.cuda is not None else "cpu"
+    local = version.local or ""
+    other = local.startswith(_BUILDS) and local != built_for
     return Version(version.public) == Version(wanted) and not other
 
 

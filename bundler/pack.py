@@ -235,9 +235,15 @@ def unpack(packed: Path, folder: Path) -> None:
 def unzstd(packed: Path) -> Iterator[BinaryIO]:
     """The plain bytes of a packed tree.
 
-    Raises OSError, and zstandard's errors.
+    Raises OSError, and IntegrityError for what zstd never wrote.
     """
     with packed.open("rb") as raw:
         decompressor = zstandard.ZstdDecompressor()
         with decompressor.stream_reader(raw, read_across_frames=True) as stream:
-            yield cast(BinaryIO, stream)
+            try:
+                yield cast(BinaryIO, stream)
+            except zstandard.ZstdError as error:
+                raise IntegrityError(
+                    f"{packed}: was altered ({error})",
+                    mend="remove it and run the same command again: it is made anew",
+                ) from None

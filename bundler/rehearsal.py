@@ -1,14 +1,15 @@
 """Rehearse a finished bundle: install it from its medium, start it cold, have it answer.
 
-All of that is done by the medium's own install.sh, in a scratch folder, and without a network where
-this machine lets us have a namespace. The proof names the manifest's digest, what was rehearsed,
-and what could not be.
+All of that is done by the medium's own install.sh, in a scratch folder, and without a network and
+compilers where this machine lets us have namespaces. The proof names the manifest's digest, what
+was rehearsed, and what could not be.
 """
 
 import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundler import bare, carried
+from manifests import synced
 from manifests.console import Console
 from manifests.errors import (
     BundleError,
@@ -31,24 +34,17 @@ from manifests.errors import (
 )
 from manifests.medium import INSTALLER
 
+#: Seconds that an interrupted command gets to undo what it has begun.
+_UNDOING = 60
 #: An isolated host's own programs; nothing of this machine's Python is on it.
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 #: Of the host, for what nvidia's tools show of it.
 _PASSED = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "XDG_RUNTIME_DIR")
-#: In a new network namespace even loopback is down, which the engine's processes meet on: ioctl
-#: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING (netdevice(7)); `ip` may not be there.
-_LOOPBACK = """\
-import fcntl, os, socket, struct, sys
-with socket.socket() as any_socket:
-    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
 _KINDS = {
     int(kind.exit_code): kind
     for kind in (FilesystemError, IntegrityError, ServerError, TargetError, UsageError)
 }
-_NO_NAMESPACE = "without a network: this machine lets us make no network namespace"
-_COMPILERS = "without compilers: those of this machine stayed on the server's PATH"
+_NO_NAMESPACE = "without a network and without compilers: this machine lets us make no namespaces"
 
 
 @dataclass(frozen=True)
@@ -86,10 +82,13 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
     script = medium.absolute() / INSTALLER
     if not script.is_file():
         raise UsageError(f"{medium}: holds no {INSTALLER}", mend="name the folder of a bundle")
+    _check_whole(medium)
+    if wish.keep_caches is not None:
+        synced.check_target(wish.keep_caches)
     cut_off = _namespace()
-    rehearsed, missing = ["every byte of the medium", "installation"], [_COMPILERS]
+    rehearsed, missing = ["every byte of the medium", "installation"], []
     if cut_off:
-        rehearsed.append("without a network")
+        rehearsed += ["without a network", "without compilers"]
     else:
         missing.append(_NO_NAMESPACE)
     seconds, kept = {}, None
@@ -129,30 +128,53 @@ def rehearse(medium: Path, wish: Wish, console: Console) -> Proof:
     )
 
 
+def _check_whole(medium: Path) -> None:
+    made = carried.look(carried.medium_of([medium])).manifest.delta
+    if made is not None:
+        raise UsageError(
+            f"{medium}: is a delta, and can't be rehearsed",
+            why=f"the scratch folder that it is installed into has no {made.base} to build on",
+            mend="rehearse the whole bundle; once installed, the delta is the same to the last bit",
+        )
+
+
 def _run(words: Sequence[str]) -> dict[str, Any]:
     """Run a command of the installation; gives what it says, raises what it refuses."""
-    done = subprocess.run(
+    with subprocess.Popen(
         [*words, "--json"],
         env=_environment(),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-    )
+        process_group=0,  # an interrupt is ours to hand on, once
+    ) as child:
+        try:
+            output, log = child.communicate()
+        except BaseException:
+            child.send_signal(signal.SIGINT)  # it undoes what it has begun
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=_UNDOING)
+            child.kill()
+            raise
     try:
-        told: dict[str, Any] = json.loads(done.stdout)
+        told: dict[str, Any] = json.loads(output)
     except ValueError:
         told = {}
-    if done.returncode == 0 and told:
+    if child.returncode == 0 and told:
         return told
-    kind: type[BundleError] = _KINDS.get(done.returncode, ServerError)
+    kind: type[BundleError] = _KINDS.get(child.returncode, ServerError)
     raise kind(
-        told.get("error") or f"{Path(words[-1]).name} ended with status {done.returncode}",
+        told.get("error") or f"{_named(words)} ended with status {child.returncode}",
         why=told.get("why", ""),
         mend=told.get("mend", ""),
-        findings=told.get("findings") or done.stderr.strip().splitlines()[-10:],
+        findings=told.get("findings") or log.strip().splitlines()[-10:],
     )
+
+
+def _named(words: Sequence[str]) -> str:
+    return next(name for word in words if (name := Path(word).name) in (INSTALLER, "bundlectl"))
 
 
 def _environment() -> dict[str, str]:
@@ -161,12 +183,12 @@ def _environment() -> dict[str, str]:
 
 
 def _namespace() -> tuple[str, ...]:
-    """The start of a command that runs the rest without a network; empty where that can't be."""
+    """The start of a command that runs the rest on a bare host; empty where that can't be."""
     unshare = shutil.which("unshare", path=os.defpath)
     if unshare is None:
         return ()
     alone = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    words = (unshare, *alone, "--net", "--", sys.executable, "-I", "-c", _LOOPBACK)
+    words = (unshare, *alone, "--net", "--mount", "--", sys.executable, "-I", bare.__file__)
     probe = subprocess.run([*words, "true"], capture_output=True, check=False)
     return words if probe.returncode == 0 else ()
 

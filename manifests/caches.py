@@ -19,8 +19,9 @@ The file is one zstd stream: a line of canonical JSON (`Caches`), then the files
 holds machine code and pickles, so it is believed only under a manifest's digest.
 """
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -30,13 +31,14 @@ from manifests.digests import Hasher, sha256
 from manifests.errors import IntegrityError
 from manifests.names import DIGEST, check_path
 from manifests.records import from_data, to_data
-from manifests.tree import LARGEST
 
 SCHEMA = 1
 #: Where the archive, and so the release, keeps such files, and how they are called.
 FOLDER, SUFFIX = "caches/", ".caches.zst"
 #: Bytes of the first line; some hundred thousand files fit in.
 LONGEST_HEADER = 64 << 20
+#: Bytes of a file: a cubin, a pickle, a table. Each is read whole.
+LARGEST_FILE = 1 << 30
 #: Stands for the cache folder's path in a file that names it.
 MARK = b"@VLLM-BUNDLE-CACHE@"
 #: Folders of the cache, and whether what is in them fits at any path.
@@ -53,6 +55,7 @@ _LEFT = re.compile(
     r"(.*/)?(lock|locks/.*|.*\.lock|tmp\.pid_.*|.*\.tmp|.*\.pyc|cache_key_factors\.json)"
 )
 _MARKED = re.compile(r"triton/.*/__grp__[^/]+\.json")
+_OPTION = re.compile(r"--?[A-Za-z]")
 #: Arguments that change names, numbers of tokens or memory, but no kernel.
 _SHAPELESS = frozenset(
     {
@@ -78,7 +81,6 @@ class Key:
 
     device: str  # the GPU's product name, or the processor's where the server runs on that
     capability: str  # of the GPU, "9.0"
-    count: int  # of GPUs
     glibc: str  # of the host; a newer one takes what an older one linked
     stack: str
     environment: str  # see `environment_of`
@@ -126,19 +128,20 @@ def read(stream: BinaryIO, where: str) -> Caches:
         raise IntegrityError(f"{where}: not a file of compile caches ({error})") from None
     if found.schema != SCHEMA:
         raise IntegrityError(f"{where}: compile caches of format {found.schema}, not {SCHEMA}")
-    before = ""
+    before, seen = "", set()
     for one in found.files:
         check_path(one.path)
-        known = any(one.path.startswith(f"{area}/") for area in AREAS)
-        if not known or one.path <= before:
+        seen.add(one.path)
+        known = travels(one.path) and any(one.path.startswith(f"{area}/") for area in AREAS)
+        if not known or one.path <= before or not seen.isdisjoint(_above(one.path)):
             raise IntegrityError(f"{where}: {one.path} has no place in a cache")
-        if not 0 <= one.size <= LARGEST or not DIGEST.fullmatch(one.sha256):
+        if not 0 <= one.size <= LARGEST_FILE or not DIGEST.fullmatch(one.sha256):
             raise IntegrityError(f"{where}: {one.path} has no size or digest")
         before = one.path
     return found
 
 
-def take(stream: BinaryIO, file: File, place: bytes) -> bytes:
+def take(stream: BinaryIO, file: File, place: str) -> bytes:
     """A file's bytes as they belong into the cache folder at `place`.
 
     Raises IntegrityError where they are not the header's.
@@ -146,16 +149,22 @@ def take(stream: BinaryIO, file: File, place: bytes) -> bytes:
     data = stream.read(file.size)
     if digest_of(data) != file.sha256:
         raise IntegrityError(f"compile caches: {file.path} is not what its header says")
-    return data.replace(MARK, place) if file.marked else data
+    return data.replace(MARK, _in_json(place)) if file.marked else data
 
 
-def give(path: str, data: bytes, place: bytes) -> tuple[File, bytes]:
+def give(path: str, data: bytes, place: str) -> tuple[File, bytes]:
     """A file of the cache folder at `place`, as it travels."""
-    marked = bool(_MARKED.fullmatch(path)) and place in data
-    data = data.replace(place, MARK) if marked else data
+    named = _in_json(place)
+    marked = bool(_MARKED.fullmatch(path)) and named in data
+    data = data.replace(named, MARK) if marked else data
     hasher: Hasher = sha256()
     hasher.update(data)
     return File(path, len(data), hasher.hexdigest(), marked), data
+
+
+def _in_json(place: str) -> bytes:
+    """A path as json.dumps writes it, which makes the files that are marked."""
+    return json.dumps(place)[1:-1].encode("ascii")
 
 
 def travels(path: str) -> bool:
@@ -178,11 +187,16 @@ def shaping(words: Iterable[str]) -> tuple[str, ...]:
     """The server's arguments that change what is compiled, each with its values, sorted."""
     groups: list[list[str]] = []
     for word in words:
-        if word.startswith("--") or not groups:
+        if _OPTION.match(word) or not groups:
             groups.append([])
         groups[-1].append(word)
-    kept = (one for one in groups if one[0].partition("=")[0] not in _SHAPELESS)
+    kept = (one for one in groups if _option(one[0]) not in _SHAPELESS)
     return tuple(sorted(" ".join(one) for one in kept))
+
+
+def _option(word: str) -> str:
+    """An option's name; vLLM takes it with underscores too (FlexibleArgumentParser)."""
+    return word.partition("=")[0].replace("_", "-")
 
 
 def differences(made: Key, here: Key) -> tuple[str, ...]:
@@ -196,14 +210,17 @@ def differences(made: Key, here: Key) -> tuple[str, ...]:
         found.append("they were made by another environment of the same stack")
     if made.model != here.model:
         found.append("they are for a model of another shape")
-    if made.count != here.count:
-        found.append(f"they are for {made.count} GPUs, not for {here.count}")
     if _numbers(made.glibc) > _numbers(here.glibc):
         found.append(f"they were linked with glibc {made.glibc}, and this host has {here.glibc}")
     if made.arguments != here.arguments:
         odd = sorted(set(made.arguments) ^ set(here.arguments))
         found.append(f"they are for other arguments of the server ({'; '.join(odd)})")
     return tuple(found)
+
+
+def _above(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))
 
 
 def _area(path: str) -> bool:

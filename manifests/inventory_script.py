@@ -31,6 +31,8 @@ _WHITELISTED = (
 )
 _CACHE = Path("/etc/ld.so.cache")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+#: A version or a tag; a line of METADATA has not more characters than this.
+_WORD, _LONGEST = re.compile(r"[^\s/]{1,255}"), 8192
 _LIBRARY = re.compile(r"[^/\s]+\.so(\.[0-9][^/\s]*)?")
 
 
@@ -115,15 +117,24 @@ def _described(distribution: metadata.Distribution) -> dict[str, Any]:
     head: Any = distribution.metadata
     (name,), (version,) = _lines(head, "Name"), _lines(head, "Version")
     name = re.sub(r"[-_.]+", "-", name).lower()
-    if not _NAME.fullmatch(name) or not version or " " in version:
+    if not _NAME.fullmatch(name) or not version:
+        raise ValueError(name)
+    requires, extras = _lines(head, "Requires-Dist"), _lines(head, "Provides-Extra")
+    requires_python = "".join(_lines(head, "Requires-Python"))
+    tags = _tags(distribution.read_text("WHEEL") or "")
+    # As manifests/inventory.py wants them; nothing can be built on a distribution of other words.
+    texts = (version, *requires, requires_python, *extras, *tags)
+    if not all(text.isprintable() and len(text) <= _LONGEST for text in texts):
+        raise ValueError(name)
+    if not all(map(_WORD.fullmatch, (version, *tags))):
         raise ValueError(name)
     return _filled(
         name=name,
         version=version,
-        requires=_lines(head, "Requires-Dist"),
-        requires_python="".join(_lines(head, "Requires-Python")),
-        extras=_lines(head, "Provides-Extra"),
-        tags=_tags(distribution.read_text("WHEEL") or ""),
+        requires=requires,
+        requires_python=requires_python,
+        extras=extras,
+        tags=tags,
         record_sha256=_record_sha256(distribution),
         libraries=_libraries(distribution.read_text("RECORD") or ""),
     )
@@ -136,7 +147,8 @@ def _lines(head: Any, field: str) -> list[str]:
 
 def _tags(text: str) -> list[str]:
     pairs = (line.partition(":") for line in text.splitlines())
-    return [value.strip() for name, _, value in pairs if name.strip().lower() == "tag"]
+    values = (value.strip() for name, _, value in pairs if name.strip().lower() == "tag")
+    return [value for value in values if value]
 
 
 def _record_sha256(distribution: metadata.Distribution) -> str:

@@ -31,7 +31,7 @@ class Provided:
 
     name: str  # normalised (PEP 503)
     version: str  # PEP 440
-    record_sha256: str  # of its RECORD, which lists every file of it with a digest
+    record_sha256: str  # of its RECORD, which lists every file of it; empty where it has none
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ state/receipts/ID.json   etc/   cache/   bin/
 ```
 """
 
+import contextlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from manifests.records import from_data, to_data
 RELEASES, MODELS, CURRENT = "releases", "models", "current"
 ENVIRONMENT, RUNTIME = "env", "runtime"
 RECEIPTS = Path("state/receipts")
+_ROOT = 0  # uid
 #: What an interrupted install leaves ends in this, and is continued or replaced by the next.
 PARTIAL = ".partial"
 #: What is on its way out ends in this; what a kill leaves of it is removed by the next prune.
@@ -53,16 +55,27 @@ def receipt_path(prefix: Path, release: str) -> Path:
 def load_receipt(path: Path) -> Receipt:
     """Read a receipt.
 
-    Raises IntegrityError where it is not one; OSError where it can't be read.
+    It counts only as root's, or as that of whoever owns the release: a service account owns
+    `state/`, and what a receipt names is run and repaired. Raises IntegrityError where it is not
+    one; OSError where it can't be read.
     """
+    owners = {_ROOT, *_owner(path.parents[len(RECEIPTS.parts)] / RELEASES / path.stem)}
     try:
-        return from_data(Receipt, canonical.loads(regular.read(path)), path.name, exact=True)
+        data = canonical.loads(regular.read(path, owners=owners))
+        return from_data(Receipt, data, path.name, exact=True)
     except ValueError as error:
         # Only install.sh can say which manifest is meant, where the receipt can't.
         raise IntegrityError(
             f"{path}: not a receipt ({error})",
             mend="sh install.sh repair, from the bundle's medium",
         ) from None
+
+
+def _owner(folder: Path) -> tuple[int, ...]:
+    """Who owns a release; nobody, where an interrupted removal has left no folder."""
+    with contextlib.suppress(FileNotFoundError):
+        return (folder.stat().st_uid,)
+    return ()
 
 
 def installed_releases(prefix: Path) -> list[str]:

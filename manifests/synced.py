@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from manifests.errors import UsageError
+
 
 def write(path: Path, data: bytes, mode: int, *, new: bool = True) -> None:
     """Write a file and sync it (fsync(2)).
@@ -19,6 +21,21 @@ def write(path: Path, data: bytes, mode: int, *, new: bool = True) -> None:
         out.flush()
         os.fchmod(out.fileno(), mode)  # whatever the umask has left of it
         os.fsync(out.fileno())
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that can't be written in the end, before long work.
+
+    Raises UsageError.
+    """
+    folder = path.absolute().parent
+    if not path.name or path.is_dir():
+        raise UsageError(f"{path}: is a folder", mend="name a file that is to be written")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{path}: nothing can be written into {folder}",
+            mend="name a file in a folder that is there and that this account may write",
+        )
 
 
 def replace(path: Path, data: bytes, mode: int) -> None:

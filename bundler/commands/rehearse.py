@@ -51,9 +51,10 @@ def command(
     console: Console,
 ) -> None:
     """Install a bundle into a scratch folder, start it cold, ask it once, and remove it."""
+    path = proof or medium.absolute().with_name(f"{medium.absolute().name}.rehearsal.json")
+    synced.check_target(path)
     done = rehearsal.rehearse(medium, rehearsal.Wish(prefix, into_python, keep_caches), console)
     record = done.as_record()
-    path = proof or medium.absolute().with_name(f"{medium.absolute().name}.rehearsal.json")
     try:
         synced.replace(path, json.dumps(record, indent=2, sort_keys=True).encode() + b"\n", 0o644)
     except OSError as error:

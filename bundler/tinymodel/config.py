@@ -120,6 +120,8 @@ def _text_config(rope: dict[str, Any]) -> dict[str, Any]:
         "linear_key_head_dim": LINEAR_HEAD,
         "linear_value_head_dim": LINEAR_HEAD,
         "linear_conv_kernel_dim": CONVOLUTION,
+        # As Qwen publishes it. Where it is left open, vLLM decides by the kind of processor.
+        "mamba_ssm_dtype": "float32",
         "attention_bias": False,
         "attention_dropout": 0.0,
         "hidden_act": "silu",

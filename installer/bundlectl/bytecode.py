@@ -4,9 +4,13 @@ The bytecode goes where the server looks for it (PYTHONPYCACHEPREFIX, in the cac
 written beside the sources, neither in a release nor in an environment below it. It only saves time,
 so nothing here fails: what is not compiled is compiled by the start that needs it, and what a kill
 left undone by the next install.
+
+Python believes what lies there, and whoever owns the cache may put there what they like: where that
+is another account, nothing is run with it and nothing in it is removed.
 """
 
 import contextlib
+import os
 import shutil
 import subprocess
 
@@ -34,6 +38,8 @@ for folder in sys.path:
 
 def prepare(layout: Layout, release: str) -> None:
     """Compile what the server of a release imports, as far as it is not compiled yet."""
+    if not _is_ours(layout):
+        return
     folder = layout.cache / BYTECODE
     words = (str(layout.environment(release) / "bin/python"), "-s", "-P")
     count = str(min(digests.workers(), _WORKERS))
@@ -51,6 +57,12 @@ def prepare(layout: Layout, release: str) -> None:
 def forget(layout: Layout, release: str) -> None:
     """Remove the bytecode of a release, of every instance; it repeats the sources' full paths."""
     for sources in {layout.release(release), layout.release(release).resolve()}:
-        for one in layout.every():
+        for one in filter(_is_ours, layout.every()):
             folder = one.cache / BYTECODE / sources.relative_to("/")
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_ours(layout: Layout) -> bool:
+    with contextlib.suppress(OSError):
+        return layout.cache.lstat().st_uid == os.geteuid()
+    return False

@@ -2,7 +2,7 @@
 
 They are copied, because the server writes into these folders, and nothing that is there already is
 replaced. What was placed is remembered in the cache itself, by the digest of the file that it came
-from: a later start only looks at that record, and removing the cache removes both.
+from: a later start only looks whether all of it is there.
 """
 
 import contextlib
@@ -24,12 +24,15 @@ from bundlectl.syncing import sync
 from manifests import caches, canonical, gpu, regular, synced, tree
 from manifests.bundle import Manifest, Member
 from manifests.caches import Caches, File, Key
+from manifests.console import size
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, UsageError, from_oserror
 from manifests.names import check_path
 
 #: Below the cache: a record for each file of caches that was placed, and what is on its way.
 _PLACED, _DRAFT = "carried", ".carried.new"
+#: Bytes that are left to the server that is about to start.
+_RESERVE = 256 << 20
 _LEVEL = 9  # of zstd: 120 MB of cubins and pickles in two seconds
 _COMPILES = "the first start compiles (1-3 minutes)"
 
@@ -47,15 +50,13 @@ class Kept:
 def key_of(manifest: Manifest, settings: ServeConfig, plan: planned.Planned) -> Key:
     """What a server's caches are for: this machine, this release, this model, these arguments."""
     if manifest.target.gpus == (gpu.CPU,):
-        device, capability, count = _processor(), "", 0
+        device, capability = _processor(), ""
     else:
         seen = nvidia.alike(nvidia.gpus(visible_to(settings)))
         device, capability = (seen[0].name, seen[0].capability) if seen else ("", "")
-        count = len(seen)
     return Key(
         device=device,
         capability=capability,
-        count=count,
         glibc=os.confstr("CS_GNU_LIBC_VERSION").split()[-1],  # type: ignore[union-attr] # is glibc
         stack=manifest.stack,
         environment=caches.environment_of(manifest),
@@ -70,7 +71,7 @@ def keep(layout: Layout, key: Key, target: Path, secrets: Sequence[str]) -> Kept
     A file that holds one of the `secrets` stays behind. The same files give the same bytes.
     Raises UsageError where there is nothing to keep, FilesystemError.
     """
-    place = os.fsencode(layout.cache)
+    place = str(layout.cache)
     words = [secret.encode() for secret in secrets if secret]
     draft = target.with_name(f".{target.name}.new")
     try:
@@ -97,14 +98,15 @@ def keep(layout: Layout, key: Key, target: Path, secrets: Sequence[str]) -> Kept
                     stream.write(data)
             out.flush()
             os.fsync(out.fileno())
-        digest, size = hash_file(draft), draft.stat().st_size
+        digest, length = hash_file(draft), draft.stat().st_size
         draft.replace(target)
         sync(target.absolute().parent)
     except OSError as error:
         raise from_oserror(error, "keeping the compile caches", target) from error
     finally:
-        draft.unlink(missing_ok=True)
-    return Kept(key, len(found), size, digest)
+        with contextlib.suppress(OSError):
+            draft.unlink()
+    return Kept(key, len(found), length, digest)
 
 
 def place(
@@ -147,7 +149,11 @@ def _place_one(layout: Layout, source: Path, digest: str, here: Key) -> tuple[st
                 return "", "; ".join(odd)
             usable = header.usable(str(layout.cache))
             record = layout.cache / _PLACED / f"{digest}.json"
-            if not record.exists():
+            there = all(os.path.lexists(layout.cache / one.path) for one in usable)
+            if not (there and record.exists()):
+                wanted, free = sum(one.size for one in usable), shutil.disk_usage(layout.cache).free
+                if free < wanted + _RESERVE:
+                    return "", f"{layout.cache} has {size(free)} free, they take {size(wanted)}"
                 if hash_file(source) != digest:
                     raise IntegrityError(f"{source.name} is damaged (see: bundlectl audit)")
                 _unpack(layout, stream, header, usable)
@@ -169,21 +175,26 @@ def _unpack(layout: Layout, stream: BinaryIO, header: Caches, usable: Sequence[F
     draft, wanted = layout.cache / _DRAFT, frozenset(usable)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(draft)
-    for file in header.files:
-        data = caches.take(stream, file, os.fsencode(layout.cache))
-        if file in wanted:
-            path = draft / file.path
+    try:
+        for file in header.files:
+            data = caches.take(stream, file, str(layout.cache))
+            if file in wanted:
+                _write(draft / file.path, data)
+        sync(layout.cache)
+        for file in usable:
+            path = layout.cache / file.path
             _make(path.parent)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-                out.write(data)
+            if not os.path.lexists(path):
+                (draft / file.path).rename(path)
+    finally:  # on a full disk, too: the server has to write there next
+        shutil.rmtree(draft, ignore_errors=True)
     sync(layout.cache)
-    for file in usable:
-        path = layout.cache / file.path
-        _make(path.parent)
-        if not os.path.lexists(path):
-            (draft / file.path).rename(path)
-    shutil.rmtree(draft)
-    sync(layout.cache)
+
+
+def _write(path: Path, data: bytes) -> None:
+    _make(path.parent)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(data)
 
 
 def _make(folder: Path) -> None:
@@ -218,7 +229,7 @@ def _names(record: Path) -> list[str]:
         return []
 
 
-def _files(cache: Path, place: bytes, secrets: Sequence[bytes]) -> Iterator[File]:
+def _files(cache: Path, place: str, secrets: Sequence[bytes]) -> Iterator[File]:
     """Everything that is carried, in order of the paths."""
     paths = []
     for area in caches.AREAS:
@@ -226,10 +237,16 @@ def _files(cache: Path, place: bytes, secrets: Sequence[bytes]) -> Iterator[File
             below = tree.walk(cache / area)
             paths += [f"{area}/{path}" for path, one in below if one.is_file(follow_symlinks=False)]
     for path in sorted(paths):
-        if caches.travels(path):
+        if caches.travels(path) and _can_be_listed(path):
             data = (cache / path).read_bytes()
             if not any(secret in data for secret in secrets):
                 yield caches.give(path, data, place)[0]
+
+
+def _can_be_listed(path: str) -> bool:
+    with contextlib.suppress(IntegrityError):
+        return bool(check_path(path))
+    return False
 
 
 @contextlib.contextmanager

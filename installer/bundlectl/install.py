@@ -135,7 +135,7 @@ def examine(
     known = _known(placement.receipt_path(layout.prefix, reader.whole.release))
     if known is None:
         donor.find(layout.prefix, reader.manifest)
-    base = known.base if known is not None else None
+    base = known.base if known is not None and manifest.overlay is not None else None
     python = basepython.named(manifest, options.into_python, base)
     if manifest.model_only:
         models.check_addition(layout, manifest)

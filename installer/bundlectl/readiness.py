@@ -138,11 +138,23 @@ def to_serve(layout: Layout, release: str, manifest: Manifest) -> ServedModel:
 
 
 def put_on(layout: Layout, release: str) -> Base | None:
-    """What an overlay was put on; None for any other release.
+    """What an overlay was put on; None for any other release, whatever its receipt says.
 
-    Raises IntegrityError where its receipt is damaged.
+    Raises IntegrityError where its papers are damaged.
     """
-    return placement.load_receipt(placement.receipt_path(layout.prefix, release)).base
+    base = placement.load_receipt(placement.receipt_path(layout.prefix, release)).base
+    if base is None:
+        return None
+    manifest, _ = placement.load_manifest(layout.prefix, release)
+    return base if manifest.overlay is not None else None
+
+
+def put_on_in_service(layout: Layout) -> Base | None:
+    """As `put_on`, of the release in service; None where none is, or it is damaged."""
+    try:
+        return put_on(layout, layout.current_release())
+    except (BundleError, OSError):
+        return None
 
 
 def ignored(layout: Layout, release: str) -> frozenset[str]:

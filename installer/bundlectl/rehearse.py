@@ -28,7 +28,7 @@ from bundlectl.models import Installed
 from bundlectl.process import SLOTS, Service, Supervisor
 from bundlectl.smoke import wait_until_ready
 from bundlectl.sockets import socket_path
-from manifests import placement
+from manifests import placement, synced
 from manifests.errors import UsageError
 
 #: The process among the installation's, and the model in requests.
@@ -67,6 +67,7 @@ def rehearse(
     settings = replace(settings, served_model_name=NAME)
     keeping.check_account(layout)
     if keep_caches is not None:
+        synced.check_target(keep_caches)
         _refuse_running(layout)
     notes = startcheck.check(layout, release, settings, model)
     busy = "another bundlectl is rehearsing, or putting something into service"

@@ -7,7 +7,7 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
-from bundlectl import history, systemd
+from bundlectl import history, readiness, systemd
 from bundlectl.layout import Layout
 from bundlectl.units import Wish
 from manifests.errors import UsageError, from_oserror
@@ -110,6 +110,8 @@ def _check(layout: Layout, account: pwd.struct_passwd, *, audit: bool) -> None:
 def _check_root(layout: Layout) -> None:
     places = [layout.prefix, layout.bin, layout.command, layout.releases, layout.models]
     places += [layout.home, layout.etc, layout.own_state, layout.cache]
+    if (base := readiness.put_on_in_service(layout)) is not None:
+        places += [Path(base.python).parent, Path(base.executable), *map(Path, base.sites)]
     others = {place: place.stat().st_uid for place in places if place.exists()}
     found = [f"{place} belongs to uid {uid}" for place, uid in others.items() if uid]
     if found:

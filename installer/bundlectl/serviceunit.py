@@ -12,7 +12,6 @@ from bundlectl.systemd import Manager
 from bundlectl.units import Unit, Wish
 from manifests import gpu, placement
 from manifests.errors import BundleError, ServerError, TargetError
-from manifests.overlay import Base
 
 #: What `systemctl is-active` says of a unit whose processes may run (systemctl(1)).
 _LIVES = ("active", "activating", "deactivating", "reloading")
@@ -63,7 +62,9 @@ def render(layout: Layout, wish: Wish) -> tuple[Unit, ...]:
     """
     settings = config.load(layout.config_file) if layout.config_file.exists() else None
     settings = settings or config.ServeConfig()
-    return units.render(layout, settings, wish, gpu=_wants_gpu(layout), base=_base(layout))
+    return units.render(
+        layout, settings, wish, gpu=_wants_gpu(layout), base=readiness.put_on_in_service(layout)
+    )
 
 
 def install(layout: Layout, wish: Wish, manager: Manager, *, force: bool = False) -> Change:
@@ -199,13 +200,6 @@ def _settings(layout: Layout) -> config.ServeConfig:
         return config.load(layout.config_file)
     except BundleError:
         return config.ServeConfig()
-
-
-def _base(layout: Layout) -> Base | None:
-    try:
-        return readiness.put_on(layout, layout.current_release())
-    except (BundleError, OSError):  # nothing is in service yet, or it is damaged
-        return None
 
 
 def _wants_gpu(layout: Layout) -> bool:

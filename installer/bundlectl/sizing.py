@@ -26,6 +26,7 @@ from manifests.fit import (
     pages,
     settings_of,
     unjudged,
+    with_cpu_states,
 )
 from manifests.fit.memory import free_share
 from manifests.stack import Server
@@ -328,7 +329,7 @@ def _dtype(used: Sequence[Gpu], settings: ServeConfig) -> tuple[str, ...]:
 
 def _cache(shape: Shape, settings: ServeConfig, tested: int, left: int) -> int:
     """The stack's own size, or more where the longest request needs more and memory is there."""
-    cut = pages(shape, block=CPU_BLOCK)
+    cut = pages(with_cpu_states(shape), block=CPU_BLOCK)
     length = min(settings.max_model_len or shape.max_length, shape.max_length)
     wanted = -(-cut.needed(length) // GIB) * GIB
     return max(tested, min(wanted, left // 2 // GIB * GIB))

@@ -1,10 +1,11 @@
 """Where the time of a start went; the last one is kept for `status`."""
 
+import contextlib
 from dataclasses import dataclass
 
 from bundlectl.layout import Layout
 from manifests import canonical, regular, synced
-from manifests.errors import IntegrityError, from_oserror
+from manifests.errors import IntegrityError
 from manifests.records import from_data, to_data
 
 
@@ -23,14 +24,9 @@ class Spent:
 
 
 def keep(layout: Layout, spent: Spent) -> None:
-    """Remember a start. It is no more than a note: a kill may lose it.
-
-    Raises FilesystemError.
-    """
-    try:
+    """Remember a start. It is no more than a note: a kill or a full disk may lose it."""
+    with contextlib.suppress(OSError):
         synced.replace(layout.cache / "last-start.json", canonical.dumps(to_data(spent)), 0o600)
-    except OSError as error:
-        raise from_oserror(error, "noting how long the start took") from error
 
 
 def last(layout: Layout) -> Spent | None:

@@ -160,7 +160,9 @@ def _hardened(
     needed = [layout.prefix]
     if base is not None:
         needed += (Path(base.python).parent, Path(base.executable), *map(Path, base.sites))
-    homely = any(place.resolve().is_relative_to(home) for place in needed for home in _HOMES)
+    # By its name, which is what files name, and where links lead from there.
+    named = [place for one in needed for place in (one.absolute(), one.resolve())]
+    homely = any(place.is_relative_to(home) for place in named for home in _HOMES)
     low = unit == SERVER and settings.port < _FIRST_FREE_PORT
     capabilities = "CAP_NET_BIND_SERVICE" if low else ""
     places = {

@@ -44,8 +44,9 @@ def areas(
 ) -> tuple[Area, ...]:
     """All folders of a release that was installed at `prefix`; models are shared by releases.
 
-    `base` is what an overlay was put on.
+    `base` is what an overlay was put on; of no other release it is believed.
     """
+    base = base if manifest.overlay is not None else None
     folder = f"{placement.RELEASES}/{bundle.release_id(manifest.name, digest)}"
     environment = f"{prefix}/{folder}/{placement.ENVIRONMENT}"
     made = () if base is None else overlay.generated(base)

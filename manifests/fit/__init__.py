@@ -6,7 +6,7 @@ the server's defaults. `Shape.from_config` reads the model, `fit` answers.
 
 from manifests.fit.answer import Fit, Load, Room
 from manifests.fit.ask import UTILIZATION, fit, fit_cpu
-from manifests.fit.cache import CPU_BLOCK, GPU_BLOCK, Pages, pages
+from manifests.fit.cache import CPU_BLOCK, GPU_BLOCK, Pages, pages, with_cpu_states
 from manifests.fit.flags import CPU_CACHE, cpu_cache, flags_of, settings_of, unjudged
 from manifests.fit.folder import shape_of
 from manifests.fit.memory import Settings, shown
@@ -32,4 +32,5 @@ __all__ = [
     "shape_of",
     "shown",
     "unjudged",
+    "with_cpu_states",
 ]

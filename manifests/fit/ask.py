@@ -5,7 +5,7 @@ from dataclasses import replace
 from manifests.console import size
 from manifests.fit import memory as memory_of
 from manifests.fit.answer import Fit, Room
-from manifests.fit.cache import CPU_BLOCK
+from manifests.fit.cache import CPU_BLOCK, with_cpu_states
 from manifests.fit.memory import Settings
 from manifests.fit.offers import offers
 from manifests.fit.shape import Shape
@@ -57,6 +57,7 @@ def fit_cpu(
 
     `memory`: bytes of the host; `beside`: bytes beside the weights, the cache among them.
     """
+    shape = with_cpu_states(shape)
     settings = Settings(prefix_caching=prefix_caching, block=CPU_BLOCK)
     weights = memory_of.weights(shape, 1, settings)
     refusal = []

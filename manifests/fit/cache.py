@@ -7,13 +7,14 @@ vllm/model_executor/layers/mamba/mamba_utils.py (gated_delta_net_state_shape) an
 a block, HybridAttentionMambaModelConfig in 0.19.1, Platform._align_hybrid_block_size later.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manifests.fit.shape import Linear, Shape
 
 #: Tokens in a block of the cache, and of what it is a multiple. FlashAttention and Triton take
 #: multiples of 16; vllm/platforms/cpu.py chooses 128.
 GPU_BLOCK, CPU_BLOCK = 16, 128
+_FLOAT32 = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,18 @@ def pages(
         linear=-(-shape.linear.layers // group),
         states=2 if prefix_caching else 1,
     )
+
+
+def with_cpu_states(shape: Shape) -> Shape:
+    """The shape with the states that a CPU keeps of it.
+
+    Where a model leaves their type open, vllm/platforms/cpu.py takes float32 on a processor with
+    AVX512_BF16 and the model's type on another: the larger is counted.
+    """
+    if shape.linear is None:
+        return shape
+    state = max(shape.linear.state_bytes, _FLOAT32)
+    return replace(shape, linear=replace(shape.linear, state_bytes=state))
 
 
 def token_bytes(shape: Shape, tensor_parallel: int = 1) -> int:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from manifests import stack
-from manifests.fit import CPU_BLOCK, Shape, fit_cpu, pages
+from manifests.fit import CPU_BLOCK, Shape, fit_cpu, pages, with_cpu_states
 
 pytestmark = pytest.mark.e2e
 
@@ -34,7 +34,7 @@ def memory():
 
 def test_the_size_of_a_block(log, shape):
     found = re.search(r"Setting attention block size to (\d+) tokens", log)
-    assert int(found[1]) == pages(shape, block=CPU_BLOCK).tokens
+    assert int(found[1]) == pages(with_cpu_states(shape), block=CPU_BLOCK).tokens
 
 
 def test_tokens_and_requests(log, shape, memory):
@@ -45,7 +45,7 @@ def test_tokens_and_requests(log, shape, memory):
     )
     tokens, length = (int(text.replace(",", "")) for text in found.groups()[:2])
     assert length == shape.max_length  # serve.toml leaves it open, and so much fits
-    cut = pages(shape, block=CPU_BLOCK)
+    cut = pages(with_cpu_states(shape), block=CPU_BLOCK)
     concurrency = cut.count(memory) / cut.blocks(length)
     assert concurrency * length == pytest.approx(tokens, rel=0.05)
     assert concurrency == pytest.approx(float(found[3]), rel=0.05)

@@ -19,6 +19,8 @@ def test_what_a_rehearsal_compiled_is_not_compiled_at_the_first_start(
     assert done.returncode == 0, done.stderr
     told = json.loads(proof.read_text())
     assert {"cold start", "one completion", "audit of the installation"} <= set(told["rehearsed"])
+    assert {"without a network", "without compilers"} <= set(told["rehearsed"])
+    assert told["not_rehearsed"] == []
     assert told["caches"]["files"] == 3
     carrying = workplace.create(tmp_path / "media", "--caches", str(kept))
     done = install(carrying, "--prefix", str(prefix), "--port", str(free_port()))

@@ -116,7 +116,8 @@ def test_a_log_that_is_followed(host):
     try:
         assert child.stdout.readline().startswith("listening")
         assert control(host, "restart").returncode == 0
-        assert child.stdout.readline().startswith("listening")  # of the next server
+        assert child.stdout.readline().startswith("took a kernel")  # the next server's first line
+        assert child.stdout.readline().startswith("listening")
         os.kill(child.pid, signal.SIGINT)
         _, told_last = child.communicate(timeout=30)
     finally:

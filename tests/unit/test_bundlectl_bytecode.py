@@ -1,5 +1,7 @@
 """What an install compiles is what a start finds, and lies where it looks."""
 
+import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -112,3 +114,28 @@ def test_it_goes_with_its_release_from_every_instance(layout):
     bytecode.forget(layout, RELEASE)
     for one in (layout, other):
         assert [path.name for path in found(one)] == ["another.pyc"]
+
+
+def test_a_cache_of_another_account_is_neither_believed_nor_emptied(layout, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give a folder away")
+    bytecode.prepare(layout, RELEASE)
+    before = below(layout.cache)
+    assert before
+    os.chown(layout.cache, 65534, 65534)
+    victim = tmp_path / "victim" / RELEASE
+    victim.mkdir(parents=True)
+    place = of_releases(layout)
+    place.rename(place.with_name("aside"))
+    place.symlink_to(victim.parent)
+    ran = tmp_path / "ran"
+    source = f"open({str(ran)!r}, 'w')\n"
+    for path in layout.cache.rglob("compileall.*.pyc"):
+        code = importlib._bootstrap_external._code_to_hash_pyc(
+            compile(source, "x", "exec"), b"\0" * 8, checked=False
+        )
+        path.write_bytes(code)
+    bytecode.prepare(layout, RELEASE)
+    assert not ran.exists()
+    bytecode.forget(layout, RELEASE)
+    assert victim.is_dir()

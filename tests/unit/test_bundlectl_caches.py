@@ -1,6 +1,9 @@
 """Compile caches are kept, placed and forgotten, with real files and a real release's manifest."""
 
+import errno
 import json
+import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -139,19 +142,50 @@ def test_nothing_that_is_there_is_replaced_and_nothing_is_done_twice(host, kept)
     place = host.carry(kept)
     first = host.start()
     assert own.read_bytes() == b"my own"
-    (host.layout.cache / "triton/KERNEL/__grp__kernel.json").unlink()
     place.write_bytes(place.read_bytes() + b"damaged since")  # no later start reads it again
     assert host.start() == first
-    assert list(own.parent.iterdir()) == [own]
+    assert own.read_bytes() == b"my own"
 
 
 def test_a_cache_that_was_removed_is_filled_again(host, kept):
     host.carry(kept)
     host.start()
-    for path in host.files().values():
-        path.unlink()
-    host.start()
+    shutil.rmtree(host.layout.cache / "triton")
+    (told,) = host.start()
+    assert told.endswith("used; 1 more only fit below " + str(kept.parent / "maker/cache"))
     assert "triton/KERNEL/kernel.cubin" in host.files()
+
+
+def test_a_disk_that_is_full_is_left_as_it_was(host, kept, monkeypatch):
+    host.carry(kept)
+    usage = shutil.disk_usage(host.layout.cache)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 20))
+    (told,) = host.start()
+    assert "has 1.0 MB free" in told
+    assert host.files() == {}
+
+
+def test_what_was_written_before_an_error_goes_again(host, kept, monkeypatch):
+    def full(path, data):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data[:1])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    host.carry(kept)
+    monkeypatch.setattr(caches, "_write", full)
+    (told,) = host.start()
+    assert "No space left" in told
+    assert host.files() == {}
+
+
+def test_a_file_whose_name_no_list_can_hold_stays_behind(tmp_path):
+    maker = Host(tmp_path / "maker")
+    maker.compile()
+    (maker.layout.cache / "triton/KERNEL/a;b\n").touch()
+    assert maker.keep(tmp_path / "kept").files == 3
+    host = Host(tmp_path / "host")
+    host.carry(tmp_path / "kept")
+    assert "2 files carried" in host.start()[0]
 
 
 @pytest.mark.parametrize("place", [0, 5, -1])

@@ -25,7 +25,7 @@ def read(data: bytes, start: Mark = BEGIN) -> tuple[bytes, list[Mark]]:
         ahead.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     parts=parts,
     checksum=st.booleans(),
@@ -78,7 +78,7 @@ def test_streams_of_several_threads():
     assert marks[0] == Mark(256 * 9000, middle)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(parts=parts, data=st.data())
 def test_a_frame_that_is_cut_off_has_no_end(parts, data):
     packed = b"".join(zstandard.compress(part) for part in parts)

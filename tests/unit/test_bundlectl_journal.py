@@ -7,7 +7,7 @@ from manifests.names import SAFE_NAME
 names = st.lists(st.from_regex(SAFE_NAME, fullmatch=True), unique=True, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(names=names, data=st.data())
 def test_a_journal_cut_anywhere_names_only_whole_lines(tmp_path_factory, names, data):
     path = tmp_path_factory.mktemp("journal") / "j"
@@ -46,7 +46,7 @@ marks = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(marks=marks, data=st.data())
 def test_the_last_whole_line_of_a_member_counts(tmp_path_factory, marks, data):
     path = tmp_path_factory.mktemp("journal") / "j"

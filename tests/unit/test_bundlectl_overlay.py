@@ -107,6 +107,49 @@ def test_the_receipt_says_what_it_was_put_on(template, capsys):
     assert f"on top of {template.python}" in capsys.readouterr().out
 
 
+def forged(path: Path, program: Path, owner: int) -> None:
+    """A receipt as a service account that owns `state/` can put it there."""
+    told = json.loads(path.read_text())
+    told["base"] = {"executable": str(program), "python": str(program), "sites": []}
+    told["base"]["version"] = "3.12.3"
+    path.unlink()
+    path.write_text(json.dumps(told, sort_keys=True, separators=(",", ":")) + "\n")
+    os.chown(path, owner, owner)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+@pytest.mark.parametrize("kind", ["overlay", "plain"])
+@pytest.mark.parametrize("owner", [65534, 0])
+def test_nobody_but_the_release_s_owner_names_a_program_to_run(tmp_path, kind, owner, capsys):
+    ran = tmp_path / "ran"
+    evil = program(tmp_path / "evil", f"#!/bin/sh\ntouch '{ran}'\n")
+    if kind == "overlay":
+        bench = Bench(tmp_path)
+        assert bench.install("--into-python", str(bench.python)) == 0
+        layout, medium = bench.layout, bench.media
+    else:
+        medium, layout = killing.make(tmp_path / "media"), Layout(tmp_path / "p")
+        words = ["--media", str(medium[0]), "--manifest", medium[1], "--prefix", str(layout.prefix)]
+        ignored = ("--ignore", "port", "--ignore", "glibc")
+        assert cli.main(["install", "--no-start", *ignored, *words]) == 0
+    (release,) = placement.installed_releases(layout.prefix)
+    receipt = placement.receipt_path(layout.prefix, release)
+    forged(receipt, evil, owner)
+    words = ["--prefix", str(layout.prefix)]
+    for command in ("preflight", "doctor", "support", "audit"):
+        cli.main([command, *words])
+    medium_words = ["--media", str(medium[0]), "--manifest", medium[1]]
+    cli.main(["repair", *medium_words, *words])
+    if (kind, owner) == ("overlay", 0):  # root's own word: that is what it was put on
+        assert ran.exists()
+        return
+    assert not ran.exists()
+    assert not any(
+        path.is_symlink() and path.readlink() == evil
+        for path in (layout.environment(release) / "bin").glob("*")
+    )
+
+
 @pytest.mark.parametrize("command", ["install", "preflight"])
 def test_an_overlay_has_to_be_told_its_place(template, tmp_path, capsys, command):
     words = [command, "--media", str(template.media[0]), "--manifest", template.media[1]]

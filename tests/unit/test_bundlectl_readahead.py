@@ -9,7 +9,7 @@ from bundlectl.readahead import ReadAhead
 from manifests import digests
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.binary(max_size=5000), sizes=st.lists(st.integers(1, 700), min_size=1))
 def test_gives_the_same_bytes(data, sizes):
     ahead = ReadAhead(io.BytesIO(data))

@@ -453,7 +453,7 @@ def test_a_medium_that_is_damaged_too(host, media, tmp_path):
     assert repair(host, media)["status"] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(place=st.integers(0, 1 << 20), cut=st.booleans())
 def test_no_damage_of_the_medium_gets_in(media, place, cut, tmp_path_factory):
     """A flipped bit or an early end anywhere: each file is the listed one, or untouched."""

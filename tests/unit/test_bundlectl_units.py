@@ -186,6 +186,16 @@ def test_a_python_in_a_home_below_an_overlay_stays_readable():
         assert values(unit.text, "ProtectHome") == [protection]
 
 
+def test_a_home_that_only_a_name_leads_through_stays_readable(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "home/venv").symlink_to(tmp_path / "data")
+    monkeypatch.setattr(units, "_HOMES", (tmp_path / "home",))
+    base = Base(str(tmp_path / "home/venv/python"), "/usr/bin/python3.12", "3.12.3", ())
+    (unit, *_) = units.render(Layout(Path("/opt/llm")), ServeConfig(), Wish(), gpu=False, base=base)
+    assert values(unit.text, "ProtectHome") == ["read-only"]
+
+
 def test_units_of_an_account_ask_for_nothing_that_needs_root(tmp_path):
     made = units.render(Layout(tmp_path), ServeConfig(), Wish(user=True, audit="daily"), gpu=True)
     for unit in made:

@@ -136,7 +136,7 @@ def changed(data: bytes, draw) -> bytes:
     return data[:place] + bytes([byte]) + data[place + 1 :]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_one_changed_byte_in_a_plain_tree_is_named(tmp_path_factory, data):
     plain = changed(archive_of(ENVIRONMENT), data.draw)
@@ -144,7 +144,7 @@ def test_one_changed_byte_in_a_plain_tree_is_named(tmp_path_factory, data):
         extract(io.BytesIO(plain), entries(ENVIRONMENT), tmp_path_factory.mktemp("tree"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 @pytest.mark.parametrize("member", [bundle.RUNTIME_MEMBER, bundle.ENVIRONMENT_MEMBER])
 def test_compressed_bytes_that_are_not_an_archive_of_the_tree(tmp_path_factory, member, data):

@@ -15,7 +15,6 @@ MANIFEST = Simulator().manifest()
 KEY = Key(
     device="a processor",
     capability="",
-    count=0,
     glibc="2.28",
     stack=MANIFEST.stack,
     environment=caches.environment_of(MANIFEST),
@@ -25,7 +24,7 @@ KEY = Key(
 
 
 def write(path, key=KEY, data=b"machine code"):
-    file, given = caches.give("triton/K/k.cubin", b"machine code", b"/c")
+    file, given = caches.give("triton/K/k.cubin", b"machine code", "/c")
     header = Caches(caches.SCHEMA, key, "/c", (file,)).dump()
     path.write_bytes(zstandard.compress(header + (data if data != given else given)))
     return path
@@ -49,6 +48,14 @@ def test_without_caches_the_manifest_is_the_same():
 def test_bytes_that_are_not_the_headers_are_refused(tmp_path, data):
     with pytest.raises(IntegrityError, match=r"k\.cubin"):
         carrying.look([write(tmp_path / "a", data=data)])
+
+
+@pytest.mark.parametrize("more", [b"more", zstandard.compress(b"another frame")])
+def test_more_than_the_header_names_is_refused(tmp_path, more):
+    path = write(tmp_path / "a")
+    path.write_bytes(path.read_bytes() + more)
+    with pytest.raises(IntegrityError):
+        carrying.look([path])
 
 
 def test_what_is_no_such_file_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Cutting a delta out of a packed environment, and where its base is read from."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from manifests.console import ignore_progress
 from manifests.digests import hash_file
 from manifests.errors import IntegrityError, UsageError
 from tests.support import deltas
+from tests.support.locked import a_lock
 from tests.support.simulator import Simulator, archive_of
 
 BASE = Simulator(name="old", environment=deltas.OLD)
@@ -36,6 +38,31 @@ def test_an_archive_in_the_cache_that_went_bad_is_refused(tmp_path):
     spoilt = dataclasses.replace(packed, entries=other.environment)
     with pytest.raises(IntegrityError, match="was altered in the cache"):
         delta.cut(WHOLE.manifest(), deltas.base_of(BASE), spoilt, tmp_path / "out", ignore_progress)
+
+
+def test_an_archive_that_is_none_any_more_is_refused(tmp_path):
+    packed = deltas.packed_of(WHOLE, tmp_path)
+    data = bytearray(packed.path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    packed.path.write_bytes(data)
+    with pytest.raises(IntegrityError):
+        delta.cut(WHOLE.manifest(), deltas.base_of(BASE), packed, tmp_path / "out", ignore_progress)
+
+
+def test_only_files_that_the_base_lacks_need_room():
+    locked = a_lock()
+    model = locked.model
+    kept, new = (
+        replace(one, size=size, sha256=digest * 64)
+        for one, size, digest in ((model.files[0], 100, "a"), (model.files[0], 7, "b"))
+    )
+    unknown = replace(kept, path="config.json", size=3, sha256="", git_blob="c" * 40)
+    locked = replace(locked, model=replace(model, files=(kept, new, unknown)))
+    manifest = BASE.manifest()
+    there = replace(manifest.members[0], sha256="a" * 64)
+    base = delta.Base(replace(manifest, members=(there,)), "0" * 64)
+    assert delta.to_carry(locked, base) == 10
+    assert delta.to_carry(locked, None) == 110
 
 
 def test_a_base_is_the_whole_bundle_wherever_it_is_read(tmp_path):

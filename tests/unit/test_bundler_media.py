@@ -171,7 +171,7 @@ def test_a_flipped_byte_in_what_was_kept(tmp_path, member):
     assert (tmp_path / NAME / f"{NAME}.tar").read_bytes() == whole
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_anything_in_the_partial_folder_ends_in_the_same_bundle(tmp_path_factory, data):
     root = tmp_path_factory.mktemp("kept")

@@ -78,7 +78,7 @@ def test_volumes_get_parity_in_files_that_fit(tmp_path):
     assert audit.audit(folder).intact
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(size=st.integers(1, 1 << 36), rows=st.integers(1, 100), share=st.integers(1, 2000))
 def test_any_volume_size_is_kept_or_refused(size, rows, share):
     files = (Protected(f"{ARCHIVE}.000", size, "0" * 64),)

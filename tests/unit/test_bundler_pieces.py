@@ -36,7 +36,7 @@ def copy(folder, target, length, size):
         length -= path.stat().st_size
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_what_is_kept_is_given_back_and_the_rest_is_written(whole, tmp_path_factory, data):
     folder, size = whole
@@ -59,7 +59,7 @@ def test_what_is_kept_is_given_back_and_the_rest_is_written(whole, tmp_path_fact
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_shortened(whole, tmp_path_factory, data):
     folder, size = whole
     work = tmp_path_factory.mktemp("work")

@@ -73,7 +73,7 @@ def test_what_fits_stays_one_file(whole, tmp_path):
     assert contents(made.folder) == contents(whole)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     weights=st.binary(max_size=3000).map(lambda data: data * 100),
     first=st.integers(70_000, 300_000),

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from bundler.bare import is_tool
 from tests.gpu.isolated.__main__ import perform, wanted
 from tests.gpu.isolated.asking import wrong
-from tests.gpu.isolated.bare import is_tool, tools
+from tests.gpu.isolated.bare import tools
 from tests.gpu.isolated.commands import Failed, need, run
 from tests.gpu.isolated.figures import Figures
 from tests.gpu.isolated.load import Target, interleaved, medians, prompt, usage

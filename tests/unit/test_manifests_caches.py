@@ -1,4 +1,5 @@
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,12 @@ from manifests.caches import Caches, File, Key
 from manifests.errors import IntegrityError
 from tests.support.simulator import Simulator
 
-KEY = Key("NVIDIA H200", "9.0", 1, "2.35", "vllm", "e" * 64, "c" * 64, ("--max-num-seqs 8",))
-PLACE = b"/opt/vllm-bundle/cache"
+KEY = Key("NVIDIA H200", "9.0", "2.35", "vllm", "e" * 64, "c" * 64, ("--max-num-seqs 8",))
+PLACE = "/opt/vllm-bundle/cache"
 
 
 def header(*files):
-    return Caches(caches.SCHEMA, KEY, PLACE.decode(), files)
+    return Caches(caches.SCHEMA, KEY, PLACE, files)
 
 
 def file(path, data=b"x"):
@@ -45,6 +46,9 @@ def test_a_header_is_read_back_and_the_stream_stands_at_the_first_file():
         (file("/triton/a"),),
         (file("triton/b"), file("triton/a")),
         (file("triton/a"), file("triton/a")),
+        (file("triton/K/lock"),),
+        (file("triton/a"), file("triton/a.b"), file("triton/a/c")),
+        (File("triton/a", 1 << 40, "0" * 64),),
         (File("triton/a", -1, "0" * 64),),
         (File("triton/a", 1, "nothing"),),
     ],
@@ -59,18 +63,21 @@ def test_a_later_format_is_refused():
         caches.read(io.BytesIO(replace(header(), schema=2).dump()), "x")
 
 
-def test_paths_in_groups_of_triton_follow_the_cache():
-    group = b'{"child_paths": {"k.cubin": "/opt/vllm-bundle/cache/triton/K/k.cubin"}}'
-    made, data = caches.give("triton/K/__grp__k.json", group, PLACE)
+@pytest.mark.parametrize("place", ["/srv/c", '/srv/"c\\', "/srv/Modèle", PLACE])
+def test_paths_in_groups_of_triton_follow_the_cache(place):
+    group = {"child_paths": {"k.cubin": f"{place}/triton/K/k.cubin"}}
+    made, data = caches.give("triton/K/__grp__k.json", json.dumps(group).encode(), place)
     assert made.marked
-    assert PLACE not in data
-    assert caches.take(io.BytesIO(data), made, b"/srv/c") == group.replace(PLACE, b"/srv/c")
+    assert b"srv" not in data
+    for other in ("/opt/cache", '/opt/"x'):
+        found = json.loads(caches.take(io.BytesIO(data), made, other))
+        assert found == {"child_paths": {"k.cubin": f"{other}/triton/K/k.cubin"}}
 
 
 def test_the_same_path_in_a_pickle_stays():
-    made, data = caches.give("vllm/torch_compile_cache/a/model", PLACE, PLACE)
+    made, data = caches.give("vllm/torch_compile_cache/a/model", PLACE.encode(), PLACE)
     assert not made.marked
-    assert data == PLACE
+    assert data == PLACE.encode()
 
 
 def test_other_bytes_than_the_headers_are_refused():
@@ -80,7 +87,7 @@ def test_other_bytes_than_the_headers_are_refused():
 
 def test_graphs_fit_only_below_the_path_where_they_were_made():
     files = file("torch/inductor/a"), file("triton/a"), file("vllm/modelinfos/a")
-    assert header(*files).usable(PLACE.decode()) == files
+    assert header(*files).usable(PLACE) == files
     assert header(*files).usable("/srv/cache") == files[1:]
 
 
@@ -122,8 +129,15 @@ def test_arguments_about_names_and_memory_shape_no_kernel():
     assert caches.shaping(words) == (
         "--enforce-eager",
         "--gdn-prefill-backend triton",
-        "--max-num-seqs=8 -tp 2",
+        "--max-num-seqs=8",
+        "-tp 2",
     )
+
+
+def test_short_options_and_underscores_are_options_too():
+    assert caches.shaping(["--seed", "1", "-tp", "2", "-O0"]) == ("-O0", "-tp 2")
+    assert caches.shaping(["--max_model_len", "9"]) == ()
+    assert caches.shaping(["--number", "-1"]) == ("--number -1",)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +146,6 @@ def test_arguments_about_names_and_memory_shape_no_kernel():
         ({"device": "NVIDIA A100"}, "for NVIDIA H200, not for NVIDIA A100"),
         ({"device": "", "capability": ""}, "not for this machine"),
         ({"capability": "8.0"}, "for NVIDIA H200"),
-        ({"count": 2}, "1 GPUs, not for 2"),
         ({"stack": "other"}, "the stack vllm"),
         ({"environment": "0" * 64}, "another environment"),
         ({"model": "0" * 64}, "another shape"),

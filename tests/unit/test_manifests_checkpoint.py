@@ -132,7 +132,7 @@ def test_headers_that_no_writer_writes(tmp_path: Path, text: str, why: str) -> N
     assert "(bad-header)" in caught.value.what
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=80), st.integers(0, 300), st.integers(1, 8))
 def test_damage_to_a_header_is_told_and_never_a_defect_of_ours(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, at: int, length: int

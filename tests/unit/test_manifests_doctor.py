@@ -11,7 +11,7 @@ import string
 from graphlib import TopologicalSorter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests.doctor import Answer, diagnose, from_text, logfile, read
@@ -293,7 +293,6 @@ def test_decoration_is_taken_off(raw, text, level):
     assert clean(raw) == (text, level)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_line_stays_a_line(text):
     line, _ = clean(text)
@@ -337,7 +336,6 @@ def test_of_a_huge_log_both_ends_are_kept_and_lines_keep_their_numbers(tmp_path)
     assert "were left out" in log.notes[0]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=3000), st.integers(0, 500), st.integers(0, 500))
 def test_bytes_of_any_kind_never_crash(data, head, tail):
     log = logfile.read_stream("log", io.BytesIO(data), head=head, tail=tail)
@@ -346,7 +344,6 @@ def test_bytes_of_any_kind_never_crash(data, head, tail):
     assert diagnosis.text(everything=True)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([case.text for group in CASES.values() for case in group]), max_size=3)
 )

@@ -200,7 +200,7 @@ def test_what_text_only_and_eager_save():
     assert text.room.cache > bare.room.cache
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(PUBLISHED),
     memory=st.integers(0, 1 << 38),

@@ -96,7 +96,7 @@ def _layers(kinds):
     return Shape.from_config(document, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(PUBLISHED),
     parts=st.sampled_from([1, 2, 4]),

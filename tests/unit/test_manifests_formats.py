@@ -102,7 +102,7 @@ def test_what_is_not_canonical(data):
 # The manifest
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_changed_manifest_is_refused_or_another_manifest(data):
     written = Simulator().manifest().dump()

@@ -37,6 +37,11 @@ def home(tmp_path_factory):
         "~ome_lib-1.0.dist-info/METADATA": b"Name: ~ome\nVersion: 1\n",
         "half-1.0.dist-info/INSTALLER": b"pip",
         "odd-1.dist-info/METADATA": b"\xff\xfe\0Name",
+        "ghost-1.dist-info/METADATA": "Name: ghost\nVersion: 1\nRequires-Dist: a\u200bb\n".encode(),
+        "slash-1.dist-info/METADATA": b"Name: slash\nVersion: 1/2\n",
+        "long-1.dist-info/METADATA": b"Name: long\nVersion: 1\nProvides-Extra: " + b"x" * 9000,
+        "spaced-1.dist-info/METADATA": b"Name: spaced\nVersion: 1\n",
+        "spaced-1.dist-info/WHEEL": b"Tag: a b\nTag:\n",
         "old-3.egg-info": b"Metadata-Version: 1.0\nName: old\nVersion: 3\n",
     }
     for path, data in files.items():

@@ -28,9 +28,7 @@ from tests.support.damage import Medium, bundle_with_parity, tree
 NAME = "tiny+stack+cpu"
 ARCHIVE, PARITY, HEAD = f"{NAME}.tar", f"{NAME}.parity", f"{NAME}.head"
 PERCENT = 5
-few = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+few = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_restart_forgets_what_was_there(store):
 
 
 @given(data=st.binary(max_size=3000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_adopt_names_a_stream_by_its_digest(tmp_path_factory, data):
     store = Store(tmp_path_factory.mktemp("adopt") / "objects")
     seen = []

@@ -12,22 +12,15 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bundler import bare as shared
+from bundler.bare import FOLDERS, TOOLS
 from scripts.without_network import has_route, loopback_up
 
 _INSIDE = "_ISOLATED_RUN"
-#: What a bare host lacks, also with a triplet or a version (x86_64-linux-gnu-gcc-13).
-TOOLS = (
-    *("cc", "gcc", "c++", "g++", "cpp", "c89", "c99", "clang", "clang++", "tcc", "zig"),
-    *("as", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "make", "ninja", "cmake", "meson"),
-    *("nvcc", "ptxas", "cicc", "cudafe++", "fatbinary", "nvlink"),
-)
-FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/local/cuda/bin", "/opt/gcc/bin")
 #: Of a Python environment: tools that came as wheels. Triton's own ptxas is part of Triton.
 IN_PACKAGES = ("nvidia/*/bin/*", "nvidia/*/nvvm/bin/*", "ninja/data/bin/*", "torch/bin/*")
 #: Whole trees that are empty on a bare host.
 TREES = ("/usr/local/cuda*", "/opt/gcc")
-#: One program under many names: hiding it would hide everything.
-_SHARED = ("busybox", "coreutils")
 
 
 def enter(words: Sequence[str]) -> None:
@@ -70,24 +63,13 @@ def tools(python: Path | None, keep: Path) -> Iterator[Path]:
         places.append(python.parent)
         root = python.parent.parent
         for pattern in IN_PACKAGES:
-            yield from _real(root.glob(f"lib/python3*/site-packages/{pattern}"), keep)
-    for place in places:
-        if place.is_dir():
-            yield from _real((file for file in place.iterdir() if is_tool(file.name)), keep)
+            found = root.glob(f"lib/python3*/site-packages/{pattern}")
+            yield from _outside(shared.real(found), keep)
+    yield from _outside(shared.tools(places), keep)
 
 
-def is_tool(name: str) -> bool:
-    """Whether a program's name is a tool's: gcc, gcc-13, x86_64-linux-gnu-gcc-13."""
-    name = name.removeprefix("x86_64-linux-gnu-")
-    head, _, version = name.rpartition("-")
-    return name in TOOLS or (head in TOOLS and version.replace(".", "").isdigit())
-
-
-def _real(files: Iterable[Path], keep: Path) -> Iterator[Path]:
-    for file in files:
-        real = file.resolve()
-        if real.is_file() and real.name not in _SHARED and not real.is_relative_to(keep):
-            yield real
+def _outside(files: Iterable[Path], keep: Path) -> Iterator[Path]:
+    return (file for file in files if not file.is_relative_to(keep))
 
 
 def _folders(pattern: str) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from tests.gpu.isolated.commands import Clock, Done, Failed, need, run
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Of PREFIX/cache: what is compiled while a server starts. Bytecode is made at the installation.
-COMPILED = ("triton", "vllm", "torch", "flashinfer", "cuda", "numba")
+COMPILED = ("triton", "vllm", "torch", "flashinfer", "cuda", "numba", "carried")
 
 
 @dataclass(frozen=True)
