@@ -22,6 +22,7 @@ from bundler.locking import Choice, choose, follow_lock, make_lock, open_channel
 from bundler.naming import bundle_name as bundle_name
 from bundler.papers import gathering, rules
 from bundler.papers.members import members as papers_of
+from bundler.papers.rules import NONE, Rules
 from bundler.parts import Taken
 from bundler.refetch import refetcher
 from bundler.request import Request
@@ -68,8 +69,7 @@ def draft(request: Request, workshop: Workshop) -> Draft:
     if request.name:
         media.check_new(_folder(request, request.name, base), request.force)
     sources = from_settings(request.index_url, request.find_links)
-    carried = caches.look(request.caches)
-    return Draft(request, choice, sources, workshop, base, carried, rules.load(request))
+    return Draft(request, choice, sources, workshop, base, caches.look(request.caches))
 
 
 def _folder(request: Request, name: str, base: delta.Base | None) -> Path:
@@ -87,13 +87,19 @@ def lock(draft: Draft, console: Console, *, must_fit: bool = True) -> Lock:
 
 
 def create(
-    draft: Draft, locked: Lock, console: Console, volume_size: int = 0, percent: int = 0
+    draft: Draft,
+    locked: Lock,
+    console: Console,
+    volume_size: int = 0,
+    percent: int = 0,
+    must: Rules = NONE,
 ) -> Created:
     """Fetch and build what the lock names, and write the bundle.
 
     `volume_size` is the most bytes of a file on the media, 0 for one archive in one piece;
-    `percent` the parity that is made, 0 for none. Raises
-    the errors of every step; a re-run continues with what is in the cache and on the media.
+    `percent` the parity that is made, 0 for none; `must` what licences and known faults have to
+    pass. Raises the errors of every step; a re-run continues with what is in the cache and on the
+    media.
     """
     request, choice = draft.request, draft.choice
     locks = (locked,) if choice.base is None else (locked, choice.base)
@@ -115,7 +121,7 @@ def create(
     locked = parts.with_digests(locked, taken)
     with console.stage("write the papers"):
         bill = gathering.of_taken(locked, built, taken, workshop.store)
-        ruled = rules.enforce(bill, draft.rules)
+        ruled = rules.enforce(bill, must)
         papers = papers_of(bill)
     wheels = (*locked.wheels, *built)
     contents = overlay.contents(locked, wheels, choice.stack, choice.inventory)

@@ -1,10 +1,9 @@
 """A request after looking at what it needs, before anything long."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bundler import caches, delta
 from bundler.locking import Choice
-from bundler.papers.rules import Rules
 from bundler.request import Request
 from bundler.workshop import Workshop
 from wheelhouse.sources import Sources
@@ -20,4 +19,3 @@ class Draft:
     workshop: Workshop
     base: delta.Base | None = None  # of a delta
     carried: tuple[caches.Chosen, ...] = ()
-    rules: Rules = field(default_factory=Rules)

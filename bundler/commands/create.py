@@ -9,6 +9,7 @@ from bundler import create as creating
 from bundler import signing
 from bundler.commands.passphrase import of_key
 from bundler.options import EPILOG, Settings, request, voice, written
+from bundler.papers import rules
 from bundler.parity import parse_percent
 from bundler.plan import plan, render, without_download
 from bundler.request import Request
@@ -87,6 +88,7 @@ def command(
     """Make a bundle: lock, fetch, build, pack, write."""
     most = parse_size(volume_size) if volume_size else 0
     percent = parse_percent(parity) if parity else 0
+    must = rules.load(request)
     draft = creating.draft(request, replace(workshop, tell=console.say))
     if dry_run:
         answer = plan(draft, without_download(draft, console), volume_size=most, ask=False)
@@ -99,7 +101,7 @@ def command(
     if sign_key is not None:
         signer = signing.load_signer(sign_key, of_key(sign_key, passphrase_file))
     locked = creating.lock(draft, console)
-    made = creating.create(draft, locked, console, most, percent)
+    made = creating.create(draft, locked, console, most, percent, must)
     signed_by = signing.sign(made.folder, signer).fingerprint if signer is not None else ""
     record = {
         "bundle": str(made.folder),

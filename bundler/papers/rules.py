@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bundler.papers import policy, vulns
 from bundler.papers.bill import Bill
+from bundler.papers.policy import Policy
 from bundler.request import Request
 from manifests import vulns_ignores
 from manifests.errors import UsageError
@@ -17,13 +18,17 @@ from manifests.vulns_ignores import Ignore
 
 @dataclass(frozen=True)
 class Rules:
-    """None of either: nothing is judged."""
+    """A policy of licences, and a threshold of known vulnerabilities."""
 
-    policy: policy.Policy | None = None
+    policy: Policy | None = None
     accepted: bool = False  # somebody has looked at what the policy wants to be asked about
     database: Database | None = None
     threshold: str = ""
     ignores: tuple[Ignore, ...] = ()
+
+
+#: Nothing is judged.
+NONE = Rules()
 
 
 def load(request: Request) -> Rules:
