@@ -1,10 +1,11 @@
 """The command line of the connected machine: its group, and how it ends."""
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
-from typing import cast
+from typing import NoReturn, cast
 
 import click
 
@@ -76,11 +77,23 @@ def _run() -> None:
     except click.ClickException as error:
         sys.exit(console.fail(_usage_error(error)))
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(console.interrupted())
+        _leave(console.interrupted())
     except BrokenPipeError:
         raise
     except OSError as error:
         sys.exit(console.fail(from_oserror(error, "working")))
+
+
+def _leave(status: int) -> NoReturn:
+    """End at once. Everything of ours is undone by now.
+
+    Threads of py-rattler may still be fetching: they abort the interpreter that is taken down
+    around them (PyGILState_Release, "thread state must be current"), or keep it waiting.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(status)
 
 
 def _usage_error(error: click.ClickException) -> UsageError:
