@@ -117,8 +117,8 @@ def create(
     taken = _fetch(draft, locked, console)
     choice.check_memory(locked.models, workshop)  # a lock from elsewhere: known only now
     remarks = agreement.check(taken, choice.base or locked, workshop, console)
-    built = attention.build(locked, request, draft.sources, workshop, console)
     locked = parts.with_digests(locked, taken)
+    built = build(draft, locked, taken, workshop, console, must)
     with console.stage("write the papers"):
         bill = gathering.of_taken(locked, built, taken, workshop.store)
         ruled = rules.enforce(bill, must)
@@ -159,6 +159,23 @@ def create(
             digest = media.write(folder, manifest, openers, progress, volume_size, finish)
     saving = delta.saving(manifest)
     return Created(folder, manifest, digest, size, passed.notes, (*remarks, *ruled), saving)
+
+
+def build(
+    draft: Draft,
+    locked: Lock,
+    taken: Sequence[Taken],
+    workshop: Workshop,
+    console: Console,
+    must: Rules,
+) -> tuple[Wheel, ...]:
+    """The wheels of a lock's recipes; all else passes the rules before a compiler runs for hours.
+
+    Raises what `rules.enforce` and `attention.build` raise.
+    """
+    if locked.builds and must != NONE:
+        rules.enforce(gathering.of_taken(locked, (), taken, workshop.store), must)
+    return attention.build(locked, draft.request, draft.sources, workshop, console)
 
 
 def _fetch(draft: Draft, locked: Lock, console: Console) -> tuple[Taken, ...]:

@@ -5,7 +5,11 @@ what was approved is what is installed. Data alone, and nothing of the machine t
 time, no path, no name of a host but one that was asked for.
 """
 
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from manifests import canonical
 from manifests.audit.sampling import Sampled
@@ -24,6 +28,14 @@ LANGUAGES = (ENGLISH, CHINESE, BOTH)
 #: Layers of the stack, the lowest first.
 HOST, DRIVER, CUDA, TORCH, SERVER, MODEL = "host", "driver", "cuda", "torch", "server", "model"
 ADAPTER = "adapter"
+#: No number of a record is larger: sizes are those of file systems (off_t).
+_MOST = (1 << 63) - 1
+#: Seconds since the epoch at the end of the year 9999, the last one that has a date.
+_LAST = 253_402_300_799
+#: Files that a sample is of: what it proves is worked out on each page, in seconds for so many.
+_MOST_FILES = 2_000_000
+#: Areas of the picture of sizes; none is smaller than some thousandths, but the last of a group.
+_MOST_SHARES = 1000
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,8 @@ class Vulnerabilities:
     worst: tuple[str, ...] = ()  # "ID PACKAGE VERSION"
     ignored: int = 0  # with a reason
     unseen: int = 0  # components of which the database tells nothing
+    age: int = 0  # days, of a database that is old (manifests.vulns_report); 0: it is not
+    unscanned: str = ""  # why no file of a model was scanned (as there); empty: they were
 
 
 @dataclass(frozen=True)
@@ -275,6 +289,8 @@ def parse(data: object, where: str) -> Record:
 
 def _check(record: Record, where: str) -> None:
     """Refuse what no honest writer writes: a digest is what people compare."""
+    for value in _values(record):
+        _check_value(value, where)
     releases = (
         [record.release]
         if isinstance(record, Approval)
@@ -286,8 +302,55 @@ def _check(record: Record, where: str) -> None:
         medium = record.medium
         digests += [medium.list_sha256, medium.manifest_sha256]
         digests += [file.sha256 for file in medium.files]
-    elif record.audited.clean == bool(record.audited.count):
-        raise IntegrityError(f"{where}: clean and with findings, or neither")
+        if len(record.shares) > _MOST_SHARES or not all(one.size for one in record.shares):
+            raise IntegrityError(f"{where}: areas of its picture that can't be drawn")
+    else:
+        _check_audited(record.audited, where)
+    _once("release", [one.manifest_sha256 for one in releases], where)
+    for one in releases:
+        _once("member", [member.path for member in one.members], where)
+        _once("part", [f"{part.kind} {part.name}" for part in one.parts], where)
+        if one.created > _LAST:
+            raise IntegrityError(f"{where}: made at {one.created}, which is no date")
     for digest in digests:
         if not DIGEST.fullmatch(digest):
             raise IntegrityError(f"{where}: {digest!r:.80} is not a sha256")
+
+
+def _check_audited(audited: Audited, where: str) -> None:
+    if audited.clean == bool(audited.count):
+        raise IntegrityError(f"{where}: clean and with findings, or neither")
+    sample = audited.sample
+    if sample is not None and not (
+        sample.files <= sample.of_files <= _MOST_FILES and sample.size <= sample.of_size
+    ):
+        raise IntegrityError(f"{where}: a sample of {sample.files} of {sample.of_files} files")
+
+
+def _once(what: str, names: list[str], where: str) -> None:
+    """Of two with one name, a comparison would look at one alone."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise IntegrityError(f"{where}: {count} times the same {what}, {name!r:.80}")
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """All texts and numbers of a record."""
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _values(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _values(one)
+    else:
+        yield value
+
+
+def _check_value(value: Any, where: str) -> None:
+    if isinstance(value, int) and not 0 <= value <= _MOST:
+        raise IntegrityError(f"{where}: {value!r:.80} is no number of things")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise IntegrityError(f"{where}: {value!r:.80} is no text") from None

@@ -10,7 +10,7 @@ from manifests.approval import BOTH, Audited, Installation, Installed, Instance,
 from manifests.approvalpage import render
 from manifests.approvalrelease import of_manifest
 from manifests.audit import answer
-from manifests.audit.report import INSTALLATION, Finding, Report
+from manifests.audit.report import INSTALLATION, LINK, Finding, Report
 from manifests.errors import BundleError, UsageError
 from manifests.lock import Lock
 from manifests.names import printable
@@ -26,6 +26,10 @@ _P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")
 PAGE, JSON = ".html", ".json"
 _FORMS = (PAGE, JSON)
 UNREADABLE = "not readable"
+#: What stands for a link's target outside of the prefix.
+_ELSEWHERE = "/…"
+#: What may stand before and behind a path in a sentence.
+_BEFORE, _BEHIND = r"(?<![^\s'\"(\[:=,])", r"(?=/|[\s'\":;,)\]]|\.?(?:\s|$))"
 
 
 def check(file: Path, audited: Path) -> None:
@@ -110,13 +114,22 @@ def _lock(folder: Path, manifest: bundle.Manifest) -> Lock | None:
 
 
 def _problem(found: Finding, prefix: Path) -> Problem:
-    texts = (_plain(text, prefix) for text in (found.path, found.expected, found.found))
-    return Problem(found.problem, *texts)
+    texts = [found.expected, found.found]
+    if found.problem == LINK:  # a target each; one that is not relative names a place of the host
+        texts = [plain(text, prefix.absolute()) for text in texts]
+        texts = [_ELSEWHERE if text.startswith("/") else text for text in texts]
+    else:
+        texts = [plain(text, prefix) for text in texts]
+    return Problem(found.problem, printable(found.path), *texts)
 
 
-def _plain(text: str, prefix: Path) -> str:
+def plain(text: str, prefix: Path) -> str:
     """A text of an audit without the folder where it was made."""
-    return printable(text.replace(str(prefix), "PREFIX"))
+    for place in sorted({str(prefix.absolute()), str(prefix.resolve())}, key=len, reverse=True):
+        text = re.sub(f"{_BEFORE}{re.escape(place)}{_BEHIND}", "PREFIX", text)
+    if not prefix.is_absolute() and prefix.name:  # "." stands in no path
+        text = re.sub(f"{_BEFORE}{re.escape(str(prefix))}(?=/)", "PREFIX", text)
+    return printable(text)
 
 
 def _trusted(path: Path) -> Iterator[str]:

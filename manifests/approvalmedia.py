@@ -121,12 +121,19 @@ def _vulnerabilities(record: Approval, language: str) -> str:
     say, found = partial(markup, language), record.vulnerabilities
     if found is None:
         return say("not-looked")
-    counts = _counted(found.counts, "severity", language) or say("none-known")
+    none = say("none-known-packages" if found.unscanned else "none-known")
+    counts = _counted(found.counts, "severity", language) or none
     ignored = f"{found.ignored} {say('ignored')}" if found.ignored else ""
     database = f"{say('database')} {escape(found.database)}"
+    old = f"<b>{say('old')}: {found.age:,}</b>" if found.age else ""
     unseen = f"{found.unseen} {say('unseen')}" if found.unseen else ""
     worst = few([escape(one) for one in found.worst], language, "; ")
-    return lines("; ".join(filter(None, (counts, ignored, database, unseen))), worst)
+    unscanned = ""
+    if found.unscanned:
+        why = named(language, "unscanned", found.unscanned)
+        unscanned = f"<b>{say('unscanned')}</b>: {why}"
+    first = "; ".join(filter(None, (counts, ignored, database, old, unseen)))
+    return lines(first, unscanned, worst)
 
 
 def _counted(counts: Iterable[Count], kind: str, language: str) -> str:

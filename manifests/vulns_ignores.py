@@ -55,7 +55,7 @@ def parse(text: str, where: str) -> tuple[Ignore, ...]:
     """
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, a number or a nesting without end
         raise UsageError(f"{where}: not TOML ({error})", mend=_FORM) from None
     entries = data.get("ignore", [])
     odd = sorted(set(data) - {"ignore"})

@@ -12,8 +12,9 @@ from manifests.vulns_packages import Contents, Unseen, sort_out
 from manifests.vulns_report import PACKAGE, Finding, Ignored, Report, Source
 
 #: Kinds of what is not looked at: what a database was not made for; records that name no version
-#: that could be compared; files of models that a delta leaves to its base.
-DATABASE, RANGES, BASE = "database", "ranges", "base"
+#: that could be compared; files of models that a delta leaves to its base; code of models; files of
+#: models that could not be read as pickles.
+DATABASE, RANGES, BASE, REMOTE, UNREAD = "database", "ranges", "base", "remote", "unread"
 _DAY = datetime.timedelta(days=1)
 #: How vulnerabilities by package are compared with packages.
 Matcher = Callable[[Mapping[str, Sequence[Vulnerability]], Sequence[Package]], tuple[Match, ...]]
@@ -67,7 +68,7 @@ class Scan:
     files: tuple[str, ...] = ()  # "MODEL/PATH"
     findings: tuple[Finding, ...] = ()
     missing: str = ""  # NO_BYTES or NOT_HERE; empty: it was done
-    unseen: tuple[Unseen, ...] = ()  # models of which some files are elsewhere
+    unseen: tuple[Unseen, ...] = ()  # files of models that are elsewhere, code, or not readable
 
 
 def day(text: str) -> datetime.date:

@@ -42,11 +42,12 @@ def covered(version: str, intervals: Iterable[Interval]) -> bool:
 
 
 def _within(version: Key, interval: Interval) -> bool:
+    """A bound that is no version bounds nothing: rather one finding too many than none."""
     if interval.introduced and compare(version, interval.introduced) < 0:
         return False
-    if interval.fixed:
+    if key(interval.fixed) is not None:
         return compare(version, interval.fixed) < 0
-    return not interval.last or compare(version, interval.last) <= 0
+    return key(interval.last) is None or compare(version, interval.last) <= 0
 
 
 def matches(

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from manifests.names import printable
+from manifests.vulns_judge import BASE, REMOTE, UNREAD
 from manifests.vulns_packages import Unseen
 from manifests.vulns_report import PACKAGE, Finding, Report, is_old
 
@@ -16,7 +17,7 @@ _WIDTH = 100
 #: How many are named where they have the same to say.
 _NAMED = 12
 #: What is never looked at.
-_NEVER = ("vendored", "code", "host")
+_NEVER = ("vendored", "code", "caches", "host")
 
 
 @cache
@@ -133,7 +134,8 @@ def _models(report: Report, language: str) -> str:
     if report.unscanned:
         return say(language, f"unscanned_{report.unscanned}")
     if not report.pickles:
-        return say(language, "scanned_none")
+        ofmodels = {BASE, REMOTE, UNREAD} & {one.kind for one in report.unseen}
+        return say(language, "scanned_nothing" if ofmodels else "scanned_none")
     return say(language, "scanned", files=", ".join(map(printable, report.pickles)))
 
 

@@ -81,6 +81,19 @@ def command(
 ) -> int:
     """Check every byte of a bundle's folder or of an installation. Exit 0: intact, 1: not."""
     if sums:
+        sumlist.check_alone(
+            {
+                "--volumes-in": volumes_in,
+                "--format": form != "text",
+                "--output": output,
+                "--sample": sample,
+                "--seed": seed,
+                "--max-rate": max_rate,
+                "--jobs": jobs,
+                "--resume": resume,
+                "--report": paper,
+            }
+        )
         listed = sumlist.render(path)
         console.result({"sums": listed.splitlines()}, listed.rstrip("\n"))
         return ExitCode.OK
@@ -88,6 +101,7 @@ def command(
     answer.check(console)
     for file, option in ((output, "--output"), (resume, "--resume")):
         audit.check_outside(file, option, (path, *volumes_in))
+    audit.check_apart({"--output": output, "--resume": resume, "--report": paper})
     how = audit.how(sample, seed, max_rate, jobs or 0, resume)
     if paper is not None:
         approvalinstalled.check(paper, path)
@@ -97,9 +111,11 @@ def command(
             report = prepared.run(progress)
     except OSError as error:
         raise from_oserror(error, "auditing") from None
-    if paper is not None:
-        approvalinstalled.write(paper, approvalinstalled.installation(path, report))
-    answer.give(report, console)
+    try:
+        answer.give(report, console)
+    finally:
+        if paper is not None:
+            approvalinstalled.write(paper, approvalinstalled.installation(path, report))
     if not report.clean and advice.restorable(path):
         console.say(f"mend: bundle restore {path} --to FOLDER")
     return ExitCode.OK if report.clean else ExitCode.INTEGRITY

@@ -23,7 +23,9 @@ _OPTIONS = (
     click.option(
         "--recompute",
         is_flag=True,
-        help="Read the packages themselves, not the papers that the bundle carries (slower).",
+        help="Read what the packages' metadata states out of the trees, and refuse trees that hold "
+        "other packages than the lock (slower). Licence texts of conda packages and the digest of "
+        "a wheel that was compiled are in no tree: they stay those of the carried papers.",
     ),
     click.option("--channel", default="", help="Of a lock: the conda channel, if not its own."),
     click.option("--stack", default="", help="Of a lock: the stack's file, if not one of ours."),

@@ -10,7 +10,14 @@ import click
 from bundler import whole
 from bundler.commands.billing import ways
 from bundler.options import EXIT_CODES, voice
-from bundler.papers import gathering, licences, licences_html, licences_markdown, licences_report
+from bundler.papers import (
+    gathering,
+    licences,
+    licences_html,
+    licences_markdown,
+    licences_report,
+    outside,
+)
 from bundler.papers import policy as policies
 from bundler.papers.gathering import Ways
 from bundler.papers.licences import Report
@@ -86,6 +93,7 @@ def command(
         raise UsageError(
             "--accept-licences and --today say nothing without a policy", mend="add --policy FILE"
         )
+    outside.check(output, place)
     rules = policies.load(policy) if policy is not None else None
     report = licences.read(
         gathering.of_place(place, ways, console, volumes_in, recompute=recompute)

@@ -7,7 +7,7 @@ import click
 
 from bundler.commands.passphrase import of_key
 from bundler.options import EXIT_CODES, voice
-from bundler.papers import dsse, provenance, provenance_check, provenance_proof
+from bundler.papers import dsse, outside, provenance, provenance_check, provenance_proof
 from bundler.papers.provenance import Finished
 from bundler.papers.provenance_reading import look, read
 from manifests import synced
@@ -132,11 +132,7 @@ def _beside(folder: Path, what: str) -> Path:
 
 
 def _check_output(path: Path, folder: Path, force: bool) -> None:
-    if path.absolute().parent.resolve() == folder.resolve():
-        raise UsageError(
-            f"{path}: would lie in the bundle, whose list does not name it",
-            mend="choose another folder with --output",
-        )
+    outside.check(path, folder)
     if os.path.lexists(path) and not force:
         raise UsageError(
             f"{path}: exists already",

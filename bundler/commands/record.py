@@ -6,7 +6,14 @@ import click
 
 from bundler import inspecting, signing, whole
 from bundler.options import EXIT_CODES, voice
-from bundler.papers import approval, approvallooked, approvalpdf, approvalpictures, gathering
+from bundler.papers import (
+    approval,
+    approvallooked,
+    approvalpdf,
+    approvalpictures,
+    gathering,
+    outside,
+)
 from bundler.papers.bill import Bill
 from manifests import approval as records
 from manifests import approvalpage
@@ -66,6 +73,8 @@ def command(
     The digests are those that SHA256SUMS, the manifest and the lock state; `bundle audit` compares
     the bytes with them.
     """
+    outside.check(html, place, "--html")
+    outside.check(pdf, place, "--pdf")
     subject = inspecting.find(place, volumes_in)
     trusted = signing.load_public(key) if key is not None else ()
     lock = approval.check(subject).digest()

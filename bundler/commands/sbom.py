@@ -7,7 +7,7 @@ import click
 from bundler import inspecting, whole
 from bundler.commands.billing import ways
 from bundler.options import EXIT_CODES, voice
-from bundler.papers import gathering, gathering_tree, sbom
+from bundler.papers import gathering, gathering_tree, outside, sbom
 from bundler.papers.gathering import Ways
 from manifests.bundle import digest_of
 from manifests.console import Console
@@ -43,6 +43,7 @@ def command(
     NAME_OR_LOCK is a bundle's folder, an installation's prefix, a release's folder in it, or a
     bundle.lock.
     """
+    outside.check(output, place)
     data = b"" if recompute else _carried(place, volumes_in)
     if not data:
         bill = gathering.of_place(place, ways, console, volumes_in, recompute=recompute)

@@ -10,7 +10,7 @@ import click
 from bundler import inspecting, whole
 from bundler.locking import epoch
 from bundler.options import EXIT_CODES, voice
-from bundler.papers import pickles, vulns, vulns_page
+from bundler.papers import outside, pickles, vulns, vulns_page
 from manifests import vulns_ignores, vulns_judge, vulns_report, vulns_text
 from manifests.console import Console
 from manifests.exitcodes import ExitCode
@@ -99,6 +99,7 @@ def command(
     Python packages are compared with the database, by pip-audit's library; files of models that
     can run code when they are loaded are looked into. What was not looked at is named too.
     """
+    outside.check(output, place)
     day = vulns_judge.day(today) if today else _now()
     ignores = vulns_ignores.load(ignore) if ignore is not None else ()
     subject = inspecting.find_or_lock(place, volumes_in)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manifests.approval import Approval, Installation, Part, Release
+from manifests.approval import MODEL, Approval, Installation, Part, Release
+from manifests.bundle import release_id
 from manifests.names import printable
 
 #: Of a release, what depends on who looks: without its lock, layers have no versions.
@@ -70,11 +71,12 @@ def compare(approvals: Sequence[Approval], found: Installation) -> Verdict:
     installed = [one.release for one in found.releases]
     approved = [one.release for one in approvals]
     left = [one for one in installed if one.manifest_sha256 not in _digests(approved)]
+    agreed = [one for one in installed if one not in left]
     differences = list(_audited(found))
     for wanted in approved:
         same = [one for one in installed if one.manifest_sha256 == wanted.manifest_sha256]
         named = [one for one in left if one.name == wanted.name]
-        for other in (same or named)[:1]:
+        for other in same or named[:1]:
             differences += _of_release(wanted, other)
             left = [one for one in left if one is not other]
         if not (same or named):
@@ -82,7 +84,8 @@ def compare(approvals: Sequence[Approval], found: Installation) -> Verdict:
                 Difference(wanted.name, "manifest_sha256", wanted.manifest_sha256, "")
             )
     more = [Difference(one.name, "manifest_sha256", "", one.manifest_sha256) for one in left]
-    return Verdict(_digests(approved), _digests(installed), (*differences, *more))
+    differences += [*more, *_instances(found, agreed)]
+    return Verdict(_digests(approved), _digests(installed), tuple(differences))
 
 
 def _digests(releases: Sequence[Release]) -> tuple[str, ...]:
@@ -98,6 +101,20 @@ def _audited(found: Installation) -> Iterator[Difference]:
         yield Difference("", "verdict", "intact", f"{audited.count} findings")
     for one in audited.problems:
         yield Difference("", f"{one.problem} {one.path}", one.expected, one.found)
+
+
+def _instances(found: Installation, agreed: Sequence[Release]) -> Iterator[Difference]:
+    """Each has to serve a model of what was approved, by a release that was approved."""
+    known = [release_id(one.name, one.manifest_sha256) for one in agreed]
+    models = [part.name for one in agreed for part in one.parts if part.kind == MODEL]
+    for one in found.instances or ():
+        what = f"instances.{one.name}"
+        if one.problem:
+            yield Difference("", what, "", one.problem)
+        if one.release and one.release not in known:
+            yield Difference("", f"{what}.release", " or ".join(known), one.release)
+        elif one.release and one.model not in models and not one.problem:
+            yield Difference("", f"{what}.model", " or ".join(models), one.model)
 
 
 def _of_release(wanted: Release, other: Release) -> Iterator[Difference]:
@@ -116,6 +133,7 @@ def _fields(release: Release) -> dict[str, str]:
             named = {member.path: member for member in value}
         elif field.name == "parts":
             named = {_called(part): part for part in value}
+            found["parts"] = " ".join(map(_called, value))  # the default model is the first
         elif dataclasses.is_dataclass(value):
             found |= _flat(field.name, value)
             continue

@@ -41,6 +41,7 @@ def vulnerabilities_of(path: Path, lock_sha256: str) -> Vulnerabilities:
         record = json.loads(data, object_pairs_hook=canonical.unique)
         if not isinstance(record, dict):
             raise ValueError("no table")
+        json.dumps(record, ensure_ascii=False).encode()  # a lone surrogate can't be written
         fields = {name: value for name, value in record.items() if name not in _FOLLOWS}
         report = from_data(vulns_report.Report, fields, path.name)
     except (ValueError, RecursionError, IntegrityError) as error:
@@ -57,6 +58,8 @@ def vulnerabilities_of(path: Path, lock_sha256: str) -> Vulnerabilities:
         worst=tuple(f"{one.id} {one.name} {one.version}" for one in report.findings),
         ignored=len(report.ignored),
         unseen=len(report.unseen),
+        age=report.database.age if vulns_report.is_old(report.database) else 0,
+        unscanned=report.unscanned,
     )
 
 

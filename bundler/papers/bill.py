@@ -1,7 +1,8 @@
 """The bill of materials: every component of a bundle, as all papers have it.
 
 Data alone. `bundler.papers.gathering` makes it from a lock, a bundle on its media or an installed
-release, and the three give the same bill.
+release, and the three give the same bill. It has what a lock names: compile caches, which
+`bundle create --caches` takes from a rehearsal, are the manifest's members alone.
 """
 
 from dataclasses import dataclass

@@ -3,12 +3,14 @@
 Three ways lead to the same bill: from a lock by the artefacts in the store, and from a bundle, on
 its media or installed, by the records in its trees. An unpacked tree lacks two things, which come
 from the bill that the bundle carries: licence texts of conda packages (their info/licenses is not
-unpacked) and the digest of a wheel that was compiled (no lock pins it).
+unpacked) and the digest of a wheel that was compiled (no lock pins it). What a tree holds has to be
+what its lock names: another version, a package more or one less is refused.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bundler import inspecting, parts
 from bundler.inspecting.subject import Subject
@@ -29,7 +31,7 @@ from bundler.papers.gathering_store import of_store, of_taken, scopes
 from bundler.papers.gathering_ways import Ways
 from manifests.console import Console, Progress, ignore_progress
 from manifests.errors import UsageError
-from manifests.lock import COMPUTED, Build, CondaPackage, Lock, Wheel
+from manifests.lock import COMPUTED, Build, Lock, Wheel
 from wheelhouse.members import size_of
 
 
@@ -75,7 +77,8 @@ def of_subject(
 
     It is the one that the bundle carries, unless there is none or `recompute` wants it read out of
     the trees; `progress` hears then of the environment's bytes. Raises UsageError where the lock
-    can't be read, and what `gathering_tree.read` raises.
+    can't be read, IntegrityError where a tree holds other packages than the lock, and what
+    `gathering_tree.read` raises.
     """
     kept = carried(subject)
     if kept is not None and not recompute:
@@ -92,16 +95,23 @@ def of_subject(
     known = {one.ref: one for one in kept.components} if kept is not None else {}
     built = tuple(_built(build, subject, known) for build in locked.builds)
     trees = gathering_tree.read(subject, progress)
-    read = {bills.ENVIRONMENT: trees.environment, bills.RUNTIME: trees.runtime}
+    read = {
+        bills.ENVIRONMENT: (manifest.environment, trees.environment),
+        bills.RUNTIME: (manifest.runtime, trees.runtime),
+    }
     said = _parts_said(subject, locked)
     for scope, conda, wheels in scopes(locked, built):
-        of = gathering_tree.of_distributions(read[scope])
+        entries, files = read[scope]
+        records = gathering_conda.records(conda, files)
+        if unrecorded := [one.name for one in conda if one.name not in records]:
+            raise gathering_tree.other_packages([f"{name}: missing" for name in unrecorded])
+        owned = {path for record in records.values() for path in gathering_conda.paths(record)}
+        infos = gathering_tree.of_distributions(entries, files, wheels, owned)
         for wheel in wheels:
-            files = of(wheel.name, wheel.version)
-            said[wheel_ref(scope, wheel)] = gathering_said.of_wheel(files)
+            said[wheel_ref(scope, wheel)] = gathering_said.of_wheel(infos[wheel.name])
         for package in conda:
             ref = conda_ref(scope, package)
-            said[ref] = _unpacked(package, read[scope], known.get(ref))
+            said[ref] = _unpacked(records[package.name], files, known.get(ref))
     code = gathering_code.of_manifest(manifest)
     return assemble(locked, built, said, code, manifest.lock_sha256)
 
@@ -136,9 +146,11 @@ def _parts_said(subject: Subject, locked: Lock) -> dict[str, Said]:
     }
 
 
-def _unpacked(package: CondaPackage, files: gathering_tree.Files, known: Component | None) -> Said:
+def _unpacked(
+    record: Mapping[str, Any], files: gathering_tree.Files, known: Component | None
+) -> Said:
     """What a conda package says in a tree; texts of its info/licenses are known, if at all."""
-    said = gathering_conda.of_record(files.get(gathering_conda.record_path(package), b""), files)
+    said = gathering_conda.of_record(record, files)
     texts = known.texts if known is not None else ()
     if all(gathering_conda.in_payload(text.path) for text in texts):
         return said

@@ -9,7 +9,7 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from wheelhouse.record import UNSOUND
 #: What reading a damaged package raises.
 DAMAGE = (*UNSOUND, tarfile.TarError, zstandard.ZstdError)
 _INDEX, _TEXTS = "info/index.json", "info/licenses/"
+Record = Mapping[str, Any]
 _PAYLOAD = re.compile(r"share/licenses/.+|lib/python3[^/]*/LICENSE\.txt")
 
 
@@ -56,16 +57,25 @@ def _files(archive: Path, package: CondaPackage, part: str) -> dict[str, bytes]:
     return found
 
 
-def of_record(record: bytes, tree: Mapping[str, bytes]) -> Said:
-    """What the record of a package in conda-meta says, and the texts of its payload.
+def records(packages: Iterable[CondaPackage], tree: Mapping[str, bytes]) -> dict[str, Record]:
+    """What conda-meta says of packages, by their names; of those that it has.
 
-    `tree` has the bytes of the texts by path.
+    `tree` has the bytes of files by path.
     """
-    index = _json(record)
-    files = index.get("files")
-    paths = [path for path in files if isinstance(path, str)] if isinstance(files, list) else []
-    texts = [gathering_said.text(p, tree[p]) for p in paths if in_payload(p) and p in tree]
-    return gathering_said.of_conda(index, texts)
+    paths = {one.name: record_path(one) for one in packages}
+    return {name: _json(tree[path]) for name, path in paths.items() if path in tree}
+
+
+def paths(record: Record) -> list[str]:
+    """The files that a package brought."""
+    files = record.get("files")
+    return [path for path in files if isinstance(path, str)] if isinstance(files, list) else []
+
+
+def of_record(record: Record, tree: Mapping[str, bytes]) -> Said:
+    """What the record of a package in conda-meta says, and the texts of its payload."""
+    found = [path for path in paths(record) if in_payload(path) and path in tree]
+    return gathering_said.of_conda(record, [gathering_said.text(p, tree[p]) for p in found])
 
 
 def record_path(package: CondaPackage) -> str:

@@ -5,11 +5,14 @@ them serves both.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
 from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from bundler.papers.bill import Text
 from bundler.plan.licences import Licence, of_metadata, of_text
@@ -49,6 +52,25 @@ def is_wanted(name: str, size: int) -> bool:
 def is_text(name: str) -> bool:
     """Whether a file is called as licence texts are."""
     return _NAMES.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def info_of(folders: Collection[str], name: str, version: str) -> str:
+    """That of the folders NAME-VERSION.dist-info which is a distribution's own; else empty.
+
+    Compared by the rules for names (PEP 503) and for versions: torch-2.0 is no torch 2.13.
+    """
+    for folder in sorted(folders):
+        found, _, stated = folder.removesuffix(".dist-info").rpartition("-")
+        if canonicalize_name(found) == name and _is_same(stated, version):
+            return folder
+    return ""
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
 
 
 def of_wheel(files: Mapping[str, bytes]) -> Said:
@@ -94,7 +116,7 @@ def of_conda(index: Mapping[str, Any], texts: Iterable[Text] = ()) -> Said:
     Format: https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html.
     """
     declared = index.get("license")
-    declared = declared.strip() if isinstance(declared, str) else ""
+    declared = _sound(declared).strip() if isinstance(declared, str) else ""
     needs = index.get("depends")
     needs = tuple(map(str, needs)) if isinstance(needs, list) else ()
     return Said(declared, of_text(declared), needs, _sorted(texts))
@@ -103,13 +125,18 @@ def of_conda(index: Mapping[str, Any], texts: Iterable[Text] = ()) -> Said:
 def of_model(licence: str, files: Mapping[str, bytes], base: str) -> Said:
     """A model or an adapter, by the licence in its lock and those of its files that are texts."""
     texts = (text(name, data) for name, data in files.items() if is_text(name))
-    return Said(licence, of_text(licence), (), _sorted(texts), base)
+    return Said(licence, of_text(licence), (), _sorted(texts), _sound(base))
 
 
 def text(path: str, data: bytes) -> Text:
     """A licence text; of what is no text (a PDF) only its digest is kept."""
     content = "" if b"\0" in data else data.decode("utf-8", "replace")
-    return Text(path, digest_of(data), content)
+    return Text(_sound(path), digest_of(data), content)
+
+
+def _sound(words: str) -> str:
+    """Without halves of characters, which JSON and tar may bring and UTF-8 can't hold."""
+    return words.encode("utf-8", "replace").decode()
 
 
 def _sorted(texts: Iterable[Text]) -> tuple[Text, ...]:

@@ -61,23 +61,24 @@ def scopes(
 def _stored_wheel(wheel: Wheel, store: Store) -> Said:
     """What a wheel in the store says; its bytes were compared when they came there."""
     try:
-        return _of_zip(store.path(wheel.sha256))
+        return _of_zip(store.path(wheel.sha256), wheel)
     except (*record.UNSOUND, OSError):
         path = store.verified(wheel.sha256, wheel.filename)  # heals it, or says what is wrong
     try:
-        return _of_zip(path)
+        return _of_zip(path, wheel)
     except record.UNSOUND:
         return NOTHING  # as it was published
 
 
-def _of_zip(path: Path) -> Said:
+def _of_zip(path: Path, wheel: Wheel) -> Said:
     with zipfile.ZipFile(path) as archive:
         found: dict[str, bytes] = {}
-        infos = {i.filename.partition("/")[0] for i in archive.infolist()}
-        folders = sorted(name for name in infos if name.endswith(".dist-info"))
-        for info in archive.infolist() if folders else ():
+        tops = {i.filename.partition("/")[0] for i in archive.infolist()}
+        infos = {name for name in tops if name.endswith(".dist-info")}
+        own = gathering_said.info_of(infos, wheel.name, wheel.version)
+        for info in archive.infolist() if own else ():
             folder, _, name = info.filename.partition("/")
-            wanted = folder == folders[0] and name and not info.is_dir()
+            wanted = folder == own and name and not info.is_dir()
             if wanted and gathering_said.is_wanted(name, info.file_size):
                 found[name] = archive.read(info)
     return gathering_said.of_wheel(found)

@@ -3,12 +3,10 @@
 import io
 import re
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.utils import canonicalize_name
 
 from bundler.carried import medium_of, nobody
 from bundler.inspecting.subject import MEDIA, Subject
@@ -16,7 +14,8 @@ from bundler.papers import gathering_conda, gathering_said
 from manifests import bundle, placement, regular, tree
 from manifests.bundle import Manifest, digest_of
 from manifests.console import Progress, ignore_progress
-from manifests.errors import Damage, UsageError, from_oserror
+from manifests.errors import Damage, IntegrityError, UsageError, from_oserror
+from manifests.lock import Wheel
 from manifests.medium import ArchiveStream
 from manifests.reader import COPY_AGAIN, BundleReader
 from wheelhouse.members import members
@@ -103,20 +102,38 @@ def _streamed(subject: Subject, paths: Collection[str]) -> Files:
     return found
 
 
-def of_distributions(files: Files) -> Callable[[str, str], Mapping[str, bytes]]:
-    """What gives the files of a distribution's .dist-info, by normalised name and version."""
-    folders: dict[str, dict[str, Files]] = {}
-    for path, data in files.items():
-        if found := _INFO.fullmatch(path):
-            name, _, version = found[1].rpartition("-")
-            known = folders.setdefault(canonicalize_name(name), {})
-            known.setdefault(version, {})[found[2]] = data
+def of_distributions(
+    entries: Iterable[tree.Entry], files: Files, wheels: Sequence[Wheel], owned: Collection[str]
+) -> dict[str, Files]:
+    """The files of each wheel's .dist-info, by the wheel's name.
 
-    def of(name: str, version: str) -> Mapping[str, bytes]:
-        known = folders.get(name, {})
-        return known.get(version) or next(iter(known.values()), {})
+    `owned` are the paths that conda packages brought: their distributions are no wheels. Raises
+    IntegrityError where the tree has others than the wheels, or in other versions.
+    """
+    folders: dict[str, Files] = {}
+    foreign: set[str] = set()
+    for entry in entries:
+        if found := _INFO.fullmatch(entry.path):
+            folder = folders.setdefault(found[1], {})
+            if entry.path in files:
+                folder[found[2]] = files[entry.path]
+            if entry.path in owned:
+                foreign.add(found[1])
+    own = {one.name: gathering_said.info_of(folders, one.name, one.version) for one in wheels}
+    missing = [f"{one.name} {one.version}: missing" for one in wheels if not own[one.name]]
+    extra = [f"{name}: not in the lock" for name in folders.keys() - foreign - set(own.values())]
+    if missing or extra:
+        raise other_packages([*sorted(missing), *sorted(extra)])
+    return {name: folders[folder] for name, folder in own.items()}
 
-    return of
+
+def other_packages(findings: Sequence[str]) -> IntegrityError:
+    """What is raised where a tree does not hold what the lock names."""
+    return IntegrityError(
+        "the tree's packages are not those of its lock",
+        findings=findings,
+        mend="make the bundle again; take nothing that this one states of its packages as true",
+    )
 
 
 def _is_wanted(entry: tree.Entry) -> bool:

@@ -21,6 +21,8 @@ class _Name:
 
 @dataclass(frozen=True)
 class _Names:
+    plain: tuple[str, ...]
+    names: tuple[str, ...]
     same: tuple[_Name, ...]
     words: tuple[_Name, ...]
 
@@ -38,6 +40,23 @@ def identifiers(component: Component) -> tuple[str, ...]:
     except ValueError:
         names = tuple(declared.split(" and ")) if len(declared) <= LONGEST else ()
     return tuple(dict.fromkeys(one for name in names for one in _fitting(name)))
+
+
+def is_prose(component: Component) -> bool:
+    """Whether what is declared says more than the name of a licence, or its known text.
+
+    What the other words take away or ask for only a person can tell.
+    """
+    declared = " ".join(component.declared.split())
+    if all(map(_is_name, declared.lower().split(" and "))):
+        return False
+    return len(declared) <= LONGEST or not licences_found.licences(component.declared)
+
+
+def _is_name(words: str) -> bool:
+    found = licences_found.normalised(words).split()
+    plain = (any(fnmatchcase(word, one) for one in _names().plain) for word in found)
+    return words in _names().names or (bool(found) and all(plain))
 
 
 def fits(found: str, declared: tuple[str, ...]) -> bool:

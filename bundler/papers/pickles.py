@@ -20,8 +20,8 @@ from manifests.medium import ArchiveStream
 from manifests.members import Member, Part, part_of
 from manifests.placement import REPAIR
 from manifests.reader import BundleReader
-from manifests.risks import PICKLE
-from manifests.vulns_judge import BASE, Scan
+from manifests.risks import PICKLE, is_code
+from manifests.vulns_judge import BASE, REMOTE, UNREAD, Scan
 from manifests.vulns_packages import Unseen
 from manifests.vulns_report import NO_BYTES, Finding
 from manifests.vulns_report import PICKLE as KIND
@@ -40,13 +40,17 @@ def scan(subject: Subject, volumes_in: Sequence[Path] = ()) -> Scan:
     opened = _on_media if subject.kind == MEDIA else _installed
     files: list[str] = []
     findings: list[Finding] = []
+    unread: list[Unseen] = []
     for part, path, handle in opened(subject, manifest, volumes_in):
         if not may_run(path, handle):
             continue
         item = part.item
         name = f"{item.name}/{path}"
-        files.append(name)
         judgement = judge(handle, name, path in _allowed(part))
+        if judgement.read:
+            files.append(name)
+        elif not is_code(path):  # what is code is told anyhow
+            unread.append(Unseen(UNREAD, name))
         if judgement.level:
             findings.append(
                 Finding(
@@ -62,13 +66,32 @@ def scan(subject: Subject, volumes_in: Sequence[Path] = ()) -> Scan:
     return Scan(
         tuple(sorted(files)),
         tuple(sorted(findings, key=lambda one: one.id)),
-        unseen=_of_base(manifest),
+        unseen=(*_of_base(manifest), *_of_code(manifest), *unread),
     )
 
 
 def _allowed(part: Part) -> Collection[str]:
     """The pickles of a model that were allowed when the bundle was made."""
     return {one.path for one in getattr(part.item, "risks", ()) if one.kind == PICKLE}
+
+
+def _of_code(manifest: Manifest) -> tuple[Unseen, ...]:
+    """Code that comes with models, and the places that name it: nothing here judges those."""
+    parts = manifest.parts()
+    named = {
+        f"{part.item.name}/{one.path}"
+        for part in parts
+        for one in getattr(part.item, "risks", ())
+        if one.kind != PICKLE
+    }
+    named |= {
+        f"{part.item.name}/{member.path.removeprefix(part.start)}"
+        for member in manifest.whole().members
+        if is_code(member.path)
+        for part in [part_of(member.path, parts)]
+        if part is not None
+    }
+    return tuple(Unseen(REMOTE, name) for name in sorted(named))
 
 
 def _of_base(manifest: Manifest) -> tuple[Unseen, ...]:

@@ -23,9 +23,9 @@ _STARTS = (b"\x80", b"PK\x03\x04", b"\x93NUMPY", b"7z\xbc\xaf\x27\x1c")
 #: Suffixes that loaders take for pickles, beside those that `create` asks --allow-pickle for.
 _LOADED = {".dat", ".data", ".joblib", ".npy", ".npz"}
 _START, _TEXT = 8, 1 << 16  # bytes
-#: What picklescan says of pickles that it reads to their end: what they call, and that they are not
-#: in torch's own container.
-_OTHER_WORDS = (" FOUND", "Invalid PyTorch magic number")
+#: How picklescan starts what it says of pickles that it reads to their end: what they call, and
+#: that they are not in torch's own container. Its own words, before names of files are put in.
+_OTHER_WORDS = ("%s: %s import '", "WARNING: Invalid PyTorch magic number")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Judgement:
     level: str = ""  # empty: nothing to tell
     why: str = ""  # as a Finding has it
     summary: str = ""
+    read: bool = True  # False: it could not be read as a pickle
 
 
 def harmless(path: str) -> bool:
@@ -108,8 +109,8 @@ def judge(handle: IO[bytes], name: str, allowed: bool) -> Judgement:
 def _unreadable(name: str, why: str) -> Judgement:
     """A file that can't be judged: bad where a loader takes its name for a pickle."""
     if not _has_loader(name):
-        return Judgement()
-    return Judgement("high", UNJUDGED, " ".join(why.split())[:200])
+        return Judgement(read=False)
+    return Judgement("high", UNJUDGED, " ".join(why.split())[:200], read=False)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -125,6 +126,5 @@ class _Said(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if not any(known in message for known in _OTHER_WORDS):
-            self.lines.append(message.removeprefix("WARNING: "))
+        if not str(record.msg).startswith(_OTHER_WORDS):
+            self.lines.append(record.getMessage().removeprefix("WARNING: "))

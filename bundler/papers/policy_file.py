@@ -9,16 +9,19 @@
     until = 2027-03-01
 
 A list holds families (bundler/plan/licences.toml), SPDX identifiers, or components as KIND/NAME;
-the latter two may be patterns as of fnmatch. An exception is for components, KIND/NAME or
-KIND/NAME@VERSION; its last day is `until`.
+the latter two may be patterns as of fnmatch, and "*" is everything, stated or not. A declaration
+in words that says more than the name of a licence counts as "unknown" too. An exception is for
+components, KIND/NAME or KIND/NAME@VERSION; its last day is `until`.
 """
 
 import datetime
 import tomllib
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from bundler.papers.bill import ADAPTER, CODE, CONDA, MODEL, WHEEL
 from bundler.plan import spdx
 from bundler.plan.licences import family_names
 from manifests.errors import UsageError
@@ -27,7 +30,8 @@ ALLOW, ASK, DENY = "allow", "ask", "deny"
 #: From what stops nothing to what stops everything.
 VERDICTS = (ALLOW, ASK, DENY)
 _EXCEPTIONS = "exceptions"
-_KINDS = "wheel, conda, model, adapter or code"
+_KINDS = (WHEEL, CONDA, MODEL, ADAPTER, CODE)
+_COMPONENTS = f"KIND/NAME, of kind {', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def parse(content: bytes, where: str) -> Policy:
     """
     try:
         data = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of the encoding, an integer's length, nesting
         raise UsageError(f"{where}: no TOML: {error}", mend="mend that line") from None
     for key in sorted(data.keys() - {*VERDICTS, _EXCEPTIONS}):
         raise _wrong(where, key, "unknown key", "there are allow, ask, deny and exceptions")
@@ -87,15 +91,23 @@ def _patterns(value: Any, where: str, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise _wrong(where, key, "a list of texts is needed", f'write {key} = ["MIT", …]')
     for one in value:
+        if "/" in one and not _can_fit(one):
+            raise _wrong(where, key, f"{one!r} fits no component", f"write {_COMPONENTS}")
         if not ("/" in one or one in family_names() or spdx.is_pattern(one)):
             raise _wrong(
                 where,
                 key,
                 f"{one!r} fits no licence of SPDX's list and is no family",
-                f"families are {', '.join(family_names())}; components are KIND/NAME, of kind "
-                f"{_KINDS}; licences of one's own start with LicenseRef-",
+                f"families are {', '.join(family_names())}; components are {_COMPONENTS}; "
+                "licences of one's own start with LicenseRef-",
             )
     return tuple(value)
+
+
+def _can_fit(pattern: str) -> bool:
+    """Whether a pattern, KIND/NAME or KIND/NAME@VERSION, can name a component of some bundle."""
+    kind, _, name = pattern.partition("/")
+    return bool(name.partition("@")[0]) and any(fnmatchcase(one, kind) for one in _KINDS)
 
 
 def _pardons(value: Any, where: str) -> tuple[Pardon, ...]:
@@ -106,8 +118,8 @@ def _pardons(value: Any, where: str) -> tuple[Pardon, ...]:
 
 def _pardon(pattern: str, value: Any, where: str) -> Pardon:
     key = f"{_EXCEPTIONS}.{pattern!r}"
-    if "/" not in pattern:
-        raise _wrong(where, key, "names no component", f"write KIND/NAME, of kind {_KINDS}")
+    if not _can_fit(pattern):
+        raise _wrong(where, key, "names no component", f"write {_COMPONENTS}")
     if not isinstance(value, dict) or value.keys() - {"reason", "until"}:
         raise _wrong(where, key, "reason and until are needed, and nothing else", "write both")
     reason, until = value.get("reason"), value.get("until")
@@ -115,7 +127,8 @@ def _pardon(pattern: str, value: Any, where: str) -> Pardon:
         raise _wrong(where, f"{key}.reason", "a reason in words is needed", "say why, for readers")
     # A datetime is a date too.
     if until is not None and type(until) is not datetime.date:
-        raise _wrong(where, f"{key}.until", f"no date: {until!r}", "write until = 2027-01-31")
+        told = repr(until) if isinstance(until, str) else type(until).__name__
+        raise _wrong(where, f"{key}.until", f"no date: {told}", "write until = 2027-01-31")
     return Pardon(pattern, " ".join(reason.split()), until)
 
 

@@ -1,14 +1,22 @@
 """What the rules of a policy come to for one component. Their order: see bundler.papers.policy."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from bundler.papers.bill import PROVIDED, Component
+from bundler.papers import licences_declared
+from bundler.papers.bill import CONDA, PROVIDED, WHEEL, Component
 from bundler.papers.licences import Line
 from bundler.papers.policy_file import ALLOW, ASK, VERDICTS, Policy
 from bundler.plan import spdx
-from bundler.plan.licences import UNKNOWN, of_identifier
+from bundler.plan.licences import UNKNOWN, of_identifier, rank
+
+#: As https://packaging.python.org/specifications/name-normalization/.
+_SEPARATORS = re.compile(r"[-_.]+")
+#: What older lists of SPDX had for `-or-later`.
+_PLUS = re.compile(r"\+(?= with |$)")
+_EVERYTHING = "*"
 
 
 @dataclass(frozen=True)
@@ -38,9 +46,20 @@ def _of_component(one: Component, policy: Policy) -> Ruling | None:
 
 
 def meant(pattern: str, one: Component) -> bool:
-    """Whether a pattern names a component."""
-    name = f"{one.kind}/{one.name}"
-    return fnmatchcase(f"{name}@{one.version}" if "@" in pattern else name, pattern)
+    """Whether a pattern names a component; names are compared as its index does."""
+    kind, _, rest = pattern.partition("/")
+    name, _, version = rest.partition("@")
+    return (
+        fnmatchcase(one.kind, kind)
+        and fnmatchcase(_normal(one.name, one.kind), _normal(name, one.kind))
+        and ("@" not in rest or fnmatchcase(one.version, version))
+    )
+
+
+def _normal(name: str, kind: str) -> str:
+    if kind == WHEEL:
+        return _SEPARATORS.sub("-", name).lower()
+    return name.lower() if kind == CONDA else name
 
 
 def _of_licences(line: Line, policy: Policy) -> Ruling:
@@ -63,11 +82,17 @@ def _of_declared(line: Line, policy: Policy) -> Ruling:
             )
     except ValueError:
         pass
-    # Words name a licence less exactly than the text that goes with them.
-    rulings = [_of_found(name, line, policy) for name in line.found if name not in line.beyond]
-    if not rulings or (one.declared and one.licence.family == UNKNOWN):
-        by = "declared" if one.declared else "nothing"
-        rulings.append(_of_family(one.licence.family, by, one.licence.text, policy))
+    # Words name a licence less exactly than the text that goes with them, and may say more: a text
+    # answers for words of a family that asks no more than the text's own.
+    texts = [name for name in line.found if name not in line.beyond]
+    rulings = [_of_found(name, line, policy) for name in texts]
+    family, by = one.licence.family, "declared" if one.declared else "nothing"
+    known = [found for name in texts if (found := of_identifier(name)) != UNKNOWN]
+    if not rulings or (one.declared and rank(family) > max(map(rank, known), default=-1)):
+        rulings.append(_of_family(family, by, one.licence.text, policy))
+    if one.declared and licences_declared.is_prose(one):
+        # Whatever its words hint at.
+        rulings.append(_of_family(UNKNOWN, by, one.licence.text, policy))
     return _strictest(rulings)
 
 
@@ -75,22 +100,28 @@ def _of_name(name: str, by: str, policy: Policy) -> Ruling:
     for wanted in (True, False):  # patterns with an exception are more exact
         for verdict in reversed(VERDICTS):
             for pattern in policy.of(verdict):
-                if (" with " in pattern.lower()) is wanted and _fits(name, pattern):
+                if (" with " in pattern.lower()) is wanted and _fits(name, pattern, verdict):
                     return Ruling(verdict, pattern, by, name)
     return _of_family(of_identifier(name), by, name, policy)
 
 
-def _fits(name: str, pattern: str) -> bool:
+def _fits(name: str, pattern: str, verdict: str) -> bool:
     if "/" in pattern:
         return False
-    patterns = (pattern, spdx.undecided(pattern))
-    return any(fnmatchcase(name.lower(), one.lower()) for one in patterns)
+    name, pattern = (_PLUS.sub("-or-later", one.lower()) for one in (name, pattern))
+    # What forbids a licence without telling its versions forbids it with all of them.
+    bare = spdx.undecided(pattern)
+    fitting = [fnmatchcase(name, pattern), fnmatchcase(name, bare)]
+    if verdict != ALLOW and bare == pattern:
+        fitting.append(fnmatchcase(spdx.undecided(name), pattern))
+    return any(fitting)
 
 
 def _of_family(family: str, by: str, name: str, policy: Policy) -> Ruling:
     for verdict in reversed(VERDICTS):
-        if family in policy.of(verdict):
-            return Ruling(verdict, family, by, name)
+        for pattern in (family, _EVERYTHING):
+            if pattern in policy.of(verdict):
+                return Ruling(verdict, pattern, by, name)
     return Ruling(ASK, "", by, name)
 
 

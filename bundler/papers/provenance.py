@@ -9,7 +9,8 @@ unless a `builder_id` does.
 Its type is BUILD_TYPE:
 
 - `externalParameters`: what a person chose. `internalParameters`: what followed from it, and
-  `commands`, which make the same manifest again (their folders and lists are the reader's own).
+  `commands`, which make the same manifest again. Folders and lists in them are the reader's own:
+  a channel that is `file` stands for one in a folder, `FILE.caches.zst` is a member of the bundle.
 - `stackSha256` is of the canonical JSON of the stack's settings for its server, as the manifest
   holds them: the rest of a stack is in the lock.
 - `startedOn` is the lock's time, which SOURCE_DATE_EPOCH sets; there is no other.
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bundler.inspecting.inspection import utc
-from bundler.papers.provenance_inputs import Descriptor, inputs
+from bundler.papers.provenance_inputs import Descriptor, caches_of, inputs
 from manifests import archive, bundle, canonical, medium, sums
 from manifests.bundle import LOCK_MEMBER, Manifest
 from manifests.checkpoint import Rules
@@ -170,6 +171,8 @@ def commands(made: Finished) -> list[list[str]]:
     words += ["--with-flash-attn"] if lock.builds else []
     words += ["--allow-pickle"] if allowed.pickle else []
     words += ["--allow-remote-code"] if allowed.remote_code else []
+    for path, _ in caches_of(manifest):
+        words += ["--caches", path.rpartition("/")[2]]
     words += ["--overlay", "inventory.json"] if manifest.overlay is not None else []
     words += ["--model-only", "--for", "INSTALLED"] if manifest.model_only else []
     words += ["--base", manifest.delta.base] if manifest.delta is not None else []

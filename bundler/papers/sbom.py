@@ -1,7 +1,9 @@
 """The bill as a CycloneDX 1.6 document (https://cyclonedx.org/docs/1.6/json/).
 
 One text for one bill: sorted whatever the library's order is, without a clock, and with a serial
-number that follows from the content. The only module that knows cyclonedx-python-lib.
+number that follows from the content. Compile caches are no part of a bill; the document says so,
+and where their digests are, for their files hold code that runs. The only module that knows
+cyclonedx-python-lib.
 """
 
 import hashlib
@@ -39,6 +41,7 @@ from packageurl import PackageURL
 from bundler.papers import bill as bills
 from bundler.papers import gathering_purls
 from bundler.papers.bill import Bill
+from manifests import caches
 from manifests.lock import Derived, ModelFile
 
 #: Its path in the archive, and in an installed release.
@@ -50,6 +53,10 @@ _TYPES = {
     bills.ADAPTER: ComponentType.MACHINE_LEARNING_MODEL,
     bills.CODE: ComponentType.APPLICATION,
 }
+_NOT_HELD = (
+    "compile caches, compiled code from a rehearsal (bundle create --caches): where the bundle "
+    f"carries any, its bundle.json lists them below {caches.FOLDER} with their digests"
+)
 _DECLARED = LicenseAcknowledgement.DECLARED
 _LISTING = "canonical JSON of [[path, bytes, sha256], …]"
 #: What a component's digest is of, where it is not a file's.
@@ -101,6 +108,7 @@ def _bom(bill: Bill) -> Bom:
             python=bill.target.python,
             arch=bill.target.arch,
             driver=bill.target.driver,
+            not_held=_NOT_HELD,
         ),
     )
     bom = Bom(

@@ -12,7 +12,7 @@ from manifests import vulns, vulns_judge, vulns_packages
 from manifests.errors import UsageError
 from manifests.vulns import Database
 from manifests.vulns_ignores import Ignore
-from manifests.vulns_judge import Question, Scan
+from manifests.vulns_judge import DATABASE, Question, Scan
 from manifests.vulns_packages import Contents, Item
 from manifests.vulns_report import NO_BYTES, Report
 
@@ -81,14 +81,27 @@ def look(contents: Contents, question: Question, scan: Scan) -> Report:
 
 
 def enforce(
-    bill: Bill, database: Database, threshold: str, ignores: Sequence[Ignore] = ()
+    bill: Bill,
+    database: Database,
+    threshold: str,
+    ignores: Sequence[Ignore] = (),
+    today: datetime.date | None = None,
 ) -> Report:
-    """The look of `bundle create`: on the day of its lock, before the models' bytes are there.
+    """The look of `bundle create`: before the models' bytes are there; on the lock's day, or today.
 
-    Raises UsageError where something is at or above the threshold.
+    Raises UsageError where something is at or above the threshold, or not in the database at all.
     """
-    today = datetime.datetime.fromtimestamp(bill.created, datetime.UTC).date()
-    question = Question(database, today, threshold, tuple(ignores))
+    day = today or datetime.datetime.fromtimestamp(bill.created, datetime.UTC).date()
+    question = Question(database, day, threshold, tuple(ignores))
     report = look(of_bill(bill), question, Scan(missing=NO_BYTES))
     report.check()
+    blind = [f"{one.name} {one.version}" for one in report.unseen if one.kind == DATABASE]
+    if threshold and blind:
+        raise UsageError(
+            f"{bill.name}: the database was not made for {len(blind)} of its packages",
+            why="what it does not know can't be held against the threshold",
+            mend="make it for this bundle's lock (bundle vulns-database FILE --from DUMP --for "
+            "bundle.lock), or whole",
+            findings=blind,
+        )
     return report

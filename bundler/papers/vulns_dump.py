@@ -93,10 +93,18 @@ def _chosen(names: Any, where: str) -> list[str]:
         for path in paths
         if path.suffix in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
     ]
-    apart = [path for path in likely if _RECORDS in path.parts[:-1]]
     if not likely:
         raise UsageError(f"{where}: no records in it", mend=_MEND)
-    return sorted(str(path) for path in apart or likely)
+    roots = {path.parts[: path.parts.index(_RECORDS)] for path in likely if _has_records(path)}
+    return sorted(
+        str(path)
+        for path in likely
+        if _has_records(path) or not any(path.parts[: len(root)] == root for root in roots)
+    )
+
+
+def _has_records(path: PurePosixPath) -> bool:
+    return _RECORDS in path.parts[:-1]
 
 
 def _parsed(

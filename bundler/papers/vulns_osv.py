@@ -7,6 +7,7 @@ of text, intervals of affected versions, and versions that are in none of them.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from bundler.papers import vulns_severity
@@ -116,23 +117,33 @@ def _read(record: Any) -> tuple[str, dict[str, _Record]]:
 
 
 def intervals(events: Sequence[Mapping[str, str]]) -> Iterator[Interval]:
-    """A range's events as intervals, by the schema's rule: in the versions' order."""
-    ordered = sorted(
-        ((kind, _text(version)) for event in events for kind, version in event.items()),
-        key=lambda one: (_order(one[1]), one[0] != "introduced"),
-    )
+    """A range's events as intervals, by the schema's rule: in the versions' order.
+
+    In the publisher's, where one is no version and has no place in that order.
+    """
+    listed = [(kind, _text(version)) for event in events for kind, version in event.items()]
+    if all(key(version) is not None for _, version in listed):
+        listed.sort(key=lambda one: (_order(one[1]), one[0]))  # fixed before last_affected
     start: str | None = None
-    for kind, version in ordered:
-        if kind == "introduced":
-            start = version if start is None else start
-        elif kind == "fixed" and start is not None:
-            yield Interval(_first(start), fixed=version)
-            start = None
-        elif kind == "last_affected" and start is not None:
-            yield Interval(_first(start), last=version)
-            start = None
+    for _, tied in groupby(listed, key=lambda one: _order(one[1])):
+        for kind, version in _closing_first(list(tied), start is not None):
+            if kind == "introduced":
+                start = version if start is None else start
+            elif kind == "fixed" and start is not None:
+                yield Interval(_first(start), fixed=version)
+                start = None
+            elif kind == "last_affected" and start is not None:
+                yield Interval(_first(start), last=version)
+                start = None
     if start is not None:
         yield Interval(_first(start))
+
+
+def _closing_first(tied: list[tuple[str, str]], is_open: bool) -> list[tuple[str, str]]:
+    """Events at one version: what is open is closed before the next starts, and that then ends."""
+    starts = [one for one in tied if one[0] == "introduced"]
+    ends = [one for one in tied if one[0] != "introduced"]
+    return [*ends[:is_open], *starts, *ends[is_open:]]
 
 
 def _first(version: str) -> str:
@@ -141,8 +152,9 @@ def _first(version: str) -> str:
 
 
 def _order(version: str) -> tuple[Any, ...]:
+    """The place of a version; a text that is none has one of its own."""
     found = key(version)
-    return (0,) if version == "0" else (1,) if found is None else (2, found)
+    return (0,) if version == "0" else (1, version) if found is None else (2, found)
 
 
 def _merged(package: str, records: list[_Record]) -> Iterator[Vulnerability]:

@@ -41,6 +41,7 @@ class _Family:
     spdx: tuple[str, ...]
     texts: tuple[str, ...]
     phrases: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 def of_metadata(metadata: str) -> Licence:
@@ -57,9 +58,7 @@ def of_metadata(metadata: str) -> Licence:
     stated = [text for text in stated if text != "OSI Approved"]
     text = head.get("License", "").strip()
     if stated:
-        return Licence(
-            " and ".join(stated), strictest([_matching(item, "texts") for item in stated])
-        )
+        return Licence(" and ".join(stated), strictest([_of_name(item) for item in stated]))
     return of_text(text)
 
 
@@ -69,11 +68,11 @@ def of_text(text: str) -> Licence:
     if words.upper() in ("", "UNKNOWN", "NONE"):
         return Licence("", UNKNOWN)
     if len(words) > LONGEST:
-        return Licence(_short(words), _matching(words, "phrases"))
+        return Licence(_short(words), _of_whole(words))
     try:
         family = spdx.fold(words, _of_word, strictest, _mildest)
     except ValueError:
-        family = _matching(words, "texts")
+        family = _of_name(words)
     return Licence(words, family)
 
 
@@ -87,14 +86,19 @@ def of_expression(expression: str) -> Licence:
 
 
 def of_identifier(name: str) -> str:
-    """The family of one licence of SPDX's list."""
-    return _matching(name, "spdx")
+    """The family of one licence of SPDX's list, or of somebody's own with its prefix."""
+    # A licence with an exception can be milder than its own pattern says: the first counts.
+    return next(iter(_fitting(name, "spdx")), UNKNOWN) if spdx.known(name) else UNKNOWN
 
 
 def _of_word(name: str) -> str:
     """As `of_identifier`, and for what people write in its place ("BSD")."""
     family = of_identifier(name)
-    return family if family != UNKNOWN else _matching(name, "texts")
+    if family != UNKNOWN:
+        return family
+    family = _of_name(name)
+    # What goes with a licence and is on no list may take away what the licence grants.
+    return UNKNOWN if " WITH " in name and family not in LOOK else family
 
 
 def strictest(families: Sequence[str]) -> str:
@@ -106,13 +110,23 @@ def _mildest(families: Sequence[str]) -> str:
     return min(families, key=rank)
 
 
-def _matching(text: str, kind: str) -> str:
-    """The first family of which a pattern of this kind fits."""
-    for family in _families():
-        patterns: tuple[str, ...] = getattr(family, kind)
-        if any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns):
-            return family.name
-    return UNKNOWN
+def _of_name(text: str) -> str:
+    """The strictest family that fits: words that restrict come beside words that grant."""
+    return strictest(_fitting(text, "texts") or [UNKNOWN])
+
+
+def _of_whole(text: str) -> str:
+    """The first family that fits, for licences name stricter ones; or what is said beside it."""
+    return strictest(_fitting(text, "beside") or [next(iter(_fitting(text, "phrases")), UNKNOWN)])
+
+
+def _fitting(text: str, kind: str) -> list[str]:
+    """The families of which a pattern of this kind fits, from what asks least."""
+
+    def fits(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns)
+
+    return [family.name for family in _families() if fits(getattr(family, kind))]
 
 
 def family_names() -> tuple[str, ...]:

@@ -63,6 +63,7 @@ _VALUED = {
     "--max-rate",
     "--jobs",
     "--resume",
+    "--report",
     "--database",
     "--fail-on",
     "--unknown-as",
@@ -110,6 +111,14 @@ def _number(text: str) -> int:
     if not text.isdecimal() or int(text) > 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1000000")
     return int(text)
+
+
+def _label(text: str) -> str:
+    if not text.isprintable() or len(text) > 100:
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.120} is no plain text of at most 100 characters"
+        )
+    return text
 
 
 def _volumes_in(sub: argparse.ArgumentParser) -> None:
@@ -294,7 +303,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write what is installed for people to sign: a page (.html) or data (.json)",
     )
-    sub.add_argument("--name", default="", metavar="TEXT", help="what --report calls this host")
+    sub.add_argument(
+        "--name", default="", type=_label, metavar="TEXT", help="what --report calls this host"
+    )
     _reading(sub)
     _volumes_in(sub)
     sub = command("repair", "replace what the audit finds wrong, from the bundle's medium")

@@ -9,7 +9,7 @@ from pathlib import Path
 from bundlectl import config, models
 from bundlectl.layout import Layout
 from manifests.approval import Instance
-from manifests.approvalinstalled import installation, write
+from manifests.approvalinstalled import installation, plain, write
 from manifests.audit.report import Report
 from manifests.errors import BundleError
 
@@ -25,12 +25,13 @@ def keep(file: Path, prefix: Path, report: Report, host: str) -> None:
 
 def _instance(layout: Layout) -> Instance:
     """One server, without what is secret or names a host."""
-    release, model, problems = layout.current_release(), "", []
+    release, model, problems = layout.current_release(), "", _of_link(layout)
     settings = config.ServeConfig()
     try:
-        model = models.to_serve(layout, release).name if release else ""
+        # Of what lies elsewhere, nothing was audited.
+        model = models.to_serve(layout, release).name if release and not problems else ""
     except BundleError as error:
-        problems.append(error.what.replace(str(layout.prefix), "PREFIX"))
+        problems.append(plain(error.what, layout.prefix))
     try:
         if layout.config_file.exists():  # before the first start there is none
             settings = config.load(layout.config_file)
@@ -44,3 +45,18 @@ def _instance(layout: Layout) -> Instance:
         remote_code=settings.trust_remote_code,
         problem="; ".join(problems),
     )
+
+
+def _of_link(layout: Layout) -> list[str]:
+    """What is wrong with `current`: what it leads to is served, whatever its last name is."""
+    try:
+        target = layout.current.readlink()
+        # The text alone is not enough: the folder that it lies in may be a link itself.
+        folder, there = layout.release(target.name).resolve(), layout.current.resolve()
+    except FileNotFoundError:
+        return []
+    except (OSError, RuntimeError):  # RuntimeError: a loop, up to Python 3.12
+        return ["`current` can't be read as a link"]
+    if str(target) != layout.link_to(target.name) or there != folder:
+        return ["`current` leads to no release of this installation"]
+    return []

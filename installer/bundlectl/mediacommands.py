@@ -72,6 +72,7 @@ def audit(run: Run) -> int:
             mend="leave out --record, or the path",
         )
     if run.arguments.sums:
+        _check_alone(run)
         run.console.result({"sums": (sums := sumlist.render(path)).splitlines()}, sums.rstrip("\n"))
         return ExitCode.OK
     others = tuple(run.arguments.volumes_in)
@@ -84,12 +85,22 @@ def audit(run: Run) -> int:
     return ExitCode.OK if report.clean else ExitCode.INTEGRITY
 
 
+def _check_alone(run: Run) -> None:
+    arguments = run.arguments
+    names = ("record", "report", "name", "output", "sample", "seed", "max_rate", "jobs", "resume")
+    options = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+    more = {"--format": arguments.format != "text", "--volumes-in": arguments.volumes_in}
+    sumlist.check_alone(options | more)
+
+
 def _audited(run: Run, path: Path, others: tuple[Path, ...]) -> auditing.Report:
     arguments, console = run.arguments, run.console
     answer = auditing.Answer(arguments.format, arguments.output, arguments.lang)
     answer.check(console)
     for file, option in ((arguments.output, "--output"), (arguments.resume, "--resume")):
         auditing.check_outside(file, option, (path, *others))
+    files = {name: getattr(arguments, name) for name in ("output", "resume", "report")}
+    auditing.check_apart({f"--{name}": path for name, path in files.items()})
     how = auditing.how(
         arguments.sample, arguments.seed, arguments.max_rate, arguments.jobs, arguments.resume
     )
@@ -102,11 +113,12 @@ def _audited(run: Run, path: Path, others: tuple[Path, ...]) -> auditing.Report:
     prepared = auditing.prepare(path, others, how)
     with console.stage(f"audit {path}", prepared.size) as progress:
         report = prepared.run(progress)
-    if arguments.record:
-        auditrecord.keep(run.layout, report)
-    if arguments.report is not None:
-        auditpaper.keep(arguments.report, path, report, arguments.name)
-    answer.give(report, console)
+    with contextlib.ExitStack() as last:  # one that can't be written keeps no other back
+        if arguments.report is not None:
+            last.callback(auditpaper.keep, arguments.report, path, report, arguments.name)
+        if arguments.record:
+            last.callback(auditrecord.keep, run.layout, report)
+        answer.give(report, console)
     return report
 
 

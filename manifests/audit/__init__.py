@@ -6,7 +6,7 @@ One engine for both sides. It collects findings and never stops at the first.
 from pathlib import Path
 
 from manifests import placement, sums
-from manifests.audit.answer import Answer, check_outside
+from manifests.audit.answer import Answer, check_apart, check_outside
 from manifests.audit.forms import FORMATS, LANGUAGES
 from manifests.audit.how import How, how
 from manifests.audit.installation import InstallationAudit, audit_installation, prepare_installation
@@ -25,6 +25,7 @@ __all__ = [
     "audit",
     "audit_installation",
     "audit_media",
+    "check_apart",
     "check_outside",
     "how",
     "prepare",

@@ -1,5 +1,7 @@
 """Where an audit's answer goes, and in which form: the same on both sides."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +21,17 @@ class Answer:
     language: str = "en"  # of the page
 
     def give(self, report: Report, console: Console) -> None:
-        """Write the file, and tell the result. Raises FilesystemError."""
-        if self.output is not None:
-            write(self.output, forms.render(report, self.form, self.language))
+        """Write the file, and tell the result, also where the file can't be written.
+
+        Raises FilesystemError.
+        """
         shown = forms.TEXT if self.output is not None else self.form
-        text = forms.render(report, shown, self.language)
-        console.result(report.as_record(), text.rstrip("\n"))
+        try:
+            if self.output is not None:
+                write(self.output, forms.render(report, self.form, self.language))
+        finally:
+            text = forms.render(report, shown, self.language)
+            console.result(report.as_record(), text.rstrip("\n"))
 
     def check(self, console: Console) -> None:
         """Raises UsageError where two forms are wanted of one standard output."""
@@ -50,10 +57,29 @@ def check_outside(path: Path | None, option: str, audited: tuple[Path, ...]) -> 
                 why="an audit writes nothing into what it audits",
                 mend="name a file elsewhere",
             )
-    if not path.parent.is_dir() or path.is_dir():
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
         raise FilesystemError(
-            f"{option} {path}: no such folder, or a folder itself", mend="name a file in a folder"
+            f"{option} {path}: no such folder, or no file itself", mend="name a file in a folder"
         )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise FilesystemError(
+            f"{option} {path}: nothing can be written into {path.parent}",
+            mend="name a file in a folder that this account may write",
+        )
+
+
+def check_apart(files: Mapping[str, Path | None]) -> None:
+    """Refuse two options that name one file, of which only the last would be kept.
+
+    Raises UsageError.
+    """
+    seen: dict[Path, str] = {}
+    for option, path in files.items():
+        if path is None:
+            continue
+        other = seen.setdefault(path.parent.resolve() / path.name, option)
+        if other != option:
+            raise UsageError(f"{other} and {option} are one file: {path}", mend="name two files")
 
 
 def write(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """What the papers of an installation say that there has to be."""
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,13 +79,26 @@ def release_entries(
     return entries
 
 
+def releases(root: Path) -> list[str]:
+    """The names of all complete releases.
+
+    Raises OSError where their receipts can't be listed, which is not to read as "none".
+    """
+    if placement.is_installation(root):
+        os.scandir(root / placement.RECEIPTS).close()
+    return placement.installed_releases(root)
+
+
 def survey(root: Path, skip: Collection[str] = ()) -> Survey:
-    """Read the papers of all releases, but of the areas whose bases are in `skip`."""
+    """Read the papers of all releases, but of the areas whose bases are in `skip`.
+
+    Raises OSError where receipts can't be listed.
+    """
     findings: list[Finding] = []
     digests: list[str] = []
     risks: list[str] = []
     found: dict[str, Area] = {}
-    for release in placement.installed_releases(root):
+    for release in releases(root):
         base = f"{placement.RELEASES}/{release}"
         if base in skip:
             continue

@@ -1,6 +1,7 @@
 """Audit an installed tree, on all cores."""
 
 import os
+import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +10,11 @@ from manifests import placement, tree
 from manifests.audit.areas import Area as Area
 from manifests.audit.areas import areas as areas
 from manifests.audit.areas import release_entries as release_entries
-from manifests.audit.areas import survey
+from manifests.audit.areas import releases, survey
 from manifests.audit.how import How
 from manifests.audit.memory import Memory, Resumed, open_memory
 from manifests.audit.reading import Reading
-from manifests.audit.report import EXTRA, INSTALLATION, Finding, Report
+from manifests.audit.report import EXTRA, INSTALLATION, UNREADABLE, Finding, Report
 from manifests.audit.sampling import Sampled
 from manifests.audit.trees import audit_tree as audit_tree
 from manifests.audit.trees import check_bytes, differences, labelled
@@ -129,9 +130,10 @@ class InstallationAudit:
                 self._held.append(entry.size)
                 planned = 0
                 return None
+            begun = time.time_ns()
             found = check_bytes(reading, tell, path, entry, installed_at, status)
             if found is None and memory is not None:
-                memory.add(name, status)
+                memory.add(name, status, begun)
             return found
 
         found = list(differences(self._root / name, entry, area.installed_at, check))
@@ -173,9 +175,9 @@ def audit_installation(root: Path, progress: Progress = ignore_progress) -> Repo
 def prepare_installation(root: Path, how: How = How()) -> InstallationAudit:  # noqa: B008 - frozen
     """An audit of an installation, before anything of it is read.
 
-    Raises UsageError where no release is installed.
+    Raises UsageError where no release is installed, OSError where receipts can't be listed.
     """
-    if not placement.installed_releases(root):
+    if not releases(root):
         raise UsageError(f"{root}: no release is installed", mend="install one: sh install.sh")
     return InstallationAudit(root, how)
 
@@ -194,10 +196,19 @@ def audit_area(root: Path, area: Area, progress: Progress = ignore_progress) -> 
 
 def _strangers(root: Path, known: set[str]) -> list[Finding]:
     """Folders beside the releases and models; those that come or go are bundlectl's business."""
-    return [
-        Finding(EXTRA, f"{area}/{name}", found="not named by any receipt")
-        for area in (placement.RELEASES, placement.MODELS)
-        if (root / area).is_dir()
-        for name in sorted(path.name for path in (root / area).iterdir())
-        if f"{area}/{name}" not in known and not name.endswith((placement.PARTIAL, placement.TRASH))
-    ]
+    findings = []
+    for area in (placement.RELEASES, placement.MODELS):
+        try:
+            names = sorted(path.name for path in (root / area).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # what ought to lie there is missed one by one
+        except OSError as error:
+            findings.append(Finding(UNREADABLE, area, found=error.strerror or str(error)))
+            continue
+        findings += [
+            Finding(EXTRA, f"{area}/{name}", found="not named by any receipt")
+            for name in names
+            if f"{area}/{name}" not in known
+            and not name.endswith((placement.PARTIAL, placement.TRASH))
+        ]
+    return findings

@@ -63,12 +63,15 @@ class Memory:
         """Whether a file was found right, and is as it was then."""
         return self._known.get(name) == _state(status)
 
-    def add(self, name: str, status: os.stat_result) -> None:
+    def add(self, name: str, status: os.stat_result, begun: int) -> None:
         """Remember a file that is right; `status` is from before it was read.
+
+        `begun` is when reading began, in nanoseconds since the epoch: a change during a long one
+        may have the time stamp of the change just before.
 
         Raises FilesystemError.
         """
-        if time.time_ns() - status.st_ctime_ns < _SETTLED:
+        if begun - status.st_ctime_ns < _SETTLED:
             return
         try:
             with self._lock:
@@ -168,9 +171,9 @@ def _known(lines: list[bytes]) -> tuple[dict[str, list[int]], int]:
     for line in lines[1:]:
         try:
             name, state = canonical.loads(line)
+            known[name] = state
         except (ValueError, TypeError):
             break
-        known[name] = state
         length += len(line)
     return known, length
 

@@ -79,6 +79,8 @@ def _limits(report: Report, spoken: dict[str, Any]) -> Iterator[str]:
         told = spoken["drawn"].format(one.files, one.of_files, one.size, one.of_size, one.seed)
         yield f"<p>{_text(told)}</p>"
         yield from _table((spoken["proof"], spoken["chance"]), one.proofs())
+    if report.unhashed:
+        yield f"<p>{_text(spoken['unhashed'])}</p>"
     if report.resumed is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.resumed.since))
         told = spoken["resumed"].format(report.resumed.files, report.resumed.size, since)

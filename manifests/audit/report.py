@@ -22,6 +22,10 @@ PROBLEMS = {
     UNREADABLE: "It can't be read",
 }
 INSTALLATION = "installation"
+_UNHASHED = (
+    "the archive's own digest in SHA256SUMS, or its volumes', was not compared: that takes all of "
+    "its bytes"
+)
 
 
 def size_of(path: Path) -> int:
@@ -93,9 +97,16 @@ class Report:
             return f"NOT intact: {len(self.findings)} findings"
         return "intact" if self.sample is None else "sample intact"
 
+    @property
+    def unhashed(self) -> bool:
+        """Whether the archive was not read whole, so that its own digest was not compared."""
+        one = self.sample
+        return self.kind != INSTALLATION and one is not None and one.files < one.of_files
+
     def limits(self) -> list[str]:
         """What the verdict doesn't rest on: lines, where something was left out."""
         lines = self.sample.lines() if self.sample is not None else []
+        lines += [f"  {_UNHASHED}"] if self.unhashed else []
         return [*lines, *([self.resumed.line()] if self.resumed is not None else [])]
 
     def text(self) -> str:

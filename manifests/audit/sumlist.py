@@ -6,23 +6,37 @@ is the one that was packed, its line has the digest that it has now; else its li
 digest, which sha256sum then finds wrong.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from manifests import bundle, placement, tree
-from manifests.audit.areas import Area, survey
+from manifests import bundle, placement, prefix, tree
+from manifests.audit.areas import Area, releases, survey
 from manifests.audit.reading import Reading
 from manifests.audit.trees import packed_digest
 from manifests.console import ignore_progress
 from manifests.errors import IntegrityError, UsageError
 
 
+def check_alone(options: Mapping[str, object]) -> None:
+    """Refuse what is asked of an audit where none takes place: an option's name → its value.
+
+    Raises UsageError.
+    """
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(
+            f"--sums and {', '.join(given)}: a list is printed, and nothing is audited",
+            mend="leave out --sums, or the others",
+        )
+
+
 def render(root: Path) -> str:
     """The list, sorted by path; paths are relative to the prefix.
 
     Raises IntegrityError where papers are damaged: then nobody knows what ought to be there.
-    UsageError where no release is installed.
+    UsageError where no release is installed, OSError where receipts can't be listed.
     """
-    if not placement.is_installation(root) or not placement.installed_releases(root):
+    if not placement.is_installation(root) or not releases(root):
         raise UsageError(
             f"{root}: no installation",
             why="a bundle's folder has its list: SHA256SUMS",
@@ -47,8 +61,11 @@ def render(root: Path) -> str:
 def _digest(root: Path, area: Area, entry: tree.Entry) -> str:
     if entry.rewrite is None:
         return entry.sha256
+    path = root / area.name(entry)
     try:
-        data = Reading().whole(root / area.name(entry), ignore_progress)
+        if path.lstat().st_size > prefix.longest(entry.size, entry.rewrite, area.installed_at):
+            return entry.sha256  # the wrong file, and memory may not hold it
+        data = Reading().whole(path, ignore_progress)
     except OSError:
         return entry.sha256
     same = packed_digest(data, entry, area.installed_at) == entry.sha256

@@ -50,20 +50,25 @@ def audit_tree(
 
 def labelled(findings: Sequence[Finding], label: str) -> list[Finding]:
     """Findings below another folder."""
-    start = f"{label}/" if label else ""
-    return [dataclasses.replace(finding, path=start + finding.path) for finding in findings]
+    return [
+        dataclasses.replace(one, path="/".join(filter(None, (label, one.path)))) for one in findings
+    ]
 
 
 def extras(root: Path, entries: Sequence[tree.Entry], told: Collection[str] = ()) -> list[Finding]:
     """What lies in a folder and is not listed; folders that can't be read, but for those `told`."""
-    if not root.is_dir():
-        return []
     findings: list[Finding] = []
 
     def closed(path: str, error: OSError) -> None:
         if path not in told:
             findings.append(Finding(UNREADABLE, path, found=error.strerror or str(error)))
 
+    try:
+        if not root.is_dir():
+            return []
+    except OSError as error:  # a folder above it is closed
+        closed("", error)
+        return findings
     known = {entry.path for entry in entries}
     findings += [
         Finding(EXTRA, path, found=tree.kind_of(entry))

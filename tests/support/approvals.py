@@ -165,6 +165,7 @@ def an_approval(manifest: Manifest | None = None, **changes: Any) -> Approval:
 def an_installation(approved: Approval | None = None, **changes: Any) -> Installation:
     """What an audit finds where that approval was installed, and nothing is wrong."""
     release = (approved or an_approval()).release
+    served = bundle.release_id(release.name, release.manifest_sha256)
     plain: dict[str, Any] = {
         "form": approval.FORM,
         "kind": approval.INSTALLATION,
@@ -172,6 +173,6 @@ def an_installation(approved: Approval | None = None, **changes: Any) -> Install
         "releases": (Installed(release),),
         "audited": Audited(clean=True, files=41_872, size=release.installed),
         "trusted": ("SHA256:" + "Ab3/" * 10 + "xyz",),
-        "instances": (Instance("default", release.name, "Qwen3.5-14B"),),
+        "instances": (Instance("default", served, "Qwen3.5-14B"),),
     }
     return Installation(**{**plain, **changes})

@@ -153,10 +153,40 @@ def test_an_unreadable_file_is_named(host):
         assert "part1.so" in done.stdout
 
 
+@needs_root
+@pytest.mark.parametrize(
+    ("closed", "mode", "status", "sign"),
+    [
+        ("models", 0o000, ExitCode.INTEGRITY, "unreadable: models (expected nothing"),
+        ("models", 0o311, ExitCode.INTEGRITY, "unreadable: models (expected nothing"),
+        ("state/receipts", 0o000, ExitCode.FILESYSTEM, "state/receipts: Permission denied"),
+    ],
+)
+def test_a_folder_that_is_closed_to_the_auditor_is_named(host, closed, mode, status, sign):
+    """As an account that may not list it, or not even look at what lies there."""
+    launcher = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    if shutil.which(launcher[0]) is None:
+        pytest.skip("this machine lacks setpriv")
+    (host / closed).chmod(mode)
+    done = run([*launcher, *control("audit", str(host))])
+    assert done.returncode == status, done.stderr
+    assert sign in done.stdout + done.stderr
+    assert "is installed" not in done.stderr
+    assert "unreadable: releases" not in done.stdout
+
+
 def steps(number: int) -> str:
     """A block of the manual's steps with coreutils alone; the last three have them."""
     blocks = [b.text for b in topics.topic("audit", topics.ENGLISH).blocks if b.kind == CODE]
     return [text for text in blocks if "sha256sum" in text][number]
+
+
+def links(prefix: Path) -> set[str]:
+    """What the manual's comparison of links names, by path."""
+    blocks = [b.text for b in topics.topic("audit", topics.ENGLISH).blocks if b.kind == CODE]
+    (script,) = (text for text in blocks if "-type l -printf" in text)
+    (lists := prefix.parent / "links").mkdir(exist_ok=True)
+    return {line.strip().partition(" -> ")[0] for line in sh(script, lists, prefix=prefix)}
 
 
 def sh(script: str, lists: Path, **places: Path) -> list[str]:
@@ -186,11 +216,17 @@ def wrong(record: dict[str, object], *problems: str) -> set[str]:
 def harm(prefix: Path) -> None:
     """Each kind of damage that sha256sum can see."""
     (release,) = (prefix / "releases").iterdir()
+    (release / "runtime/lib.so").symlink_to("libexample.so.1")
     for name in ("env/lib/part2.so", "env/bin/tool", "runtime/bin/python"):
         (release / name).write_bytes((release / name).read_bytes()[:-1] + b"x")
     (release / "env/lib/libexample.so.1").unlink()
     (release / "env/lib/empty").write_bytes(b"x")
     (release / "env/lib/stranger.py").touch()
+    os.mkfifo(release / "env/lib/pipe")
+    (release / "env/lib/libexample.so").unlink()
+    (release / "env/lib/libexample.so").symlink_to("/elsewhere.so")
+    (release / "env/lib/away.so").symlink_to("/elsewhere.so")
+    (prefix / "releases/away").symlink_to("/elsewhere")
     (shard,) = prefix.glob("models/*/two.safetensors")
     shard.write_bytes(shard.read_bytes()[:-1])
 
@@ -204,7 +240,11 @@ def test_the_same_numbers_of_an_installation_with_coreutils_alone(host, tmp_path
     assert int(lines[0]) == record["checked"]
     assert failed(lines) == wrong(record, "altered", "missing")
     rest = {line for line in lines[1:] if "FAILED" not in line}
-    assert rest == wrong(record, "extra")
+    linked = links(host)
+    assert rest | linked == wrong(record, "extra", "link")
+    assert rest.isdisjoint(linked)
+    assert any(name.endswith("/pipe") for name in rest) is harmed
+    assert len(linked) == (4 if harmed else 0)
     assert bool(record["findings"]) is harmed
 
 
@@ -213,7 +253,8 @@ def test_the_same_without_any_program_of_ours(media, host, tmp_path, harmed):
     if harmed:
         harm(host)
     record = json.loads(run(control("audit", "--prefix", str(host), "--json")).stdout)
-    ((release,), (model,)) = ((host / area).iterdir() for area in ("releases", "models"))
+    (release,) = (path for path in (host / "releases").iterdir() if not path.is_symlink())
+    (model,) = (host / "models").iterdir()
     lines = sh(steps(2), tmp_path, release=release, model=model)
     assert lines[0].split() == [media[1], "bundle.json"]
     parts = {f"{release.relative_to(host)}/{name}" for name in failed(lines) if "env/" in name}
@@ -268,6 +309,8 @@ def test_coreutils_alone_on_a_real_environment(small_bundle, prefix, tmp_path):
     lines = sh(steps(1), tmp_path, prefix=prefix)
     assert int(lines[0]) == record["checked"] > 1000
     assert failed(lines) == wrong(record, "altered")
+    assert all("FAILED" in line for line in lines[1:])
+    assert links(prefix) == set()
     (model,) = (prefix / "models").iterdir()
     lines = sh(steps(2), tmp_path, release=release, model=model)
     assert lines[0].split()[0] == record["manifest_sha256"][0]

@@ -12,7 +12,7 @@ import pytest
 from manifests.exitcodes import ExitCode
 from tests.support.small import bundle, environment, install
 
-SIZE = "28M"
+SIZE = "29M"
 BUNDLE = (sys.executable, "-c", "from bundler.cli import main; main()")
 
 

@@ -11,7 +11,7 @@ from tests.support.small import bundle, control, install
 @pytest.fixture(scope="module")
 def in_volumes(workplace, tmp_path_factory):
     output = tmp_path_factory.mktemp("volumes")
-    return workplace.create(output, "--volume-size", "28M")
+    return workplace.create(output, "--volume-size", "29M")
 
 
 @pytest.fixture

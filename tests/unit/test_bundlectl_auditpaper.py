@@ -1,5 +1,6 @@
 import dataclasses
 import os
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -13,7 +14,7 @@ from bundler import signing
 from manifests import approval, approvalinstalled, approvalpage, placement, signature
 from manifests.approval import Instance
 from manifests.audit import audit_installation
-from manifests.audit.report import EXTRA, INSTALLATION, Finding, Report
+from manifests.audit.report import EXTRA, INSTALLATION, LINK, Finding, Report
 from manifests.bundle import digest_of, release_id
 from manifests.errors import FilesystemError, UsageError
 from manifests.placement import Receipt
@@ -41,7 +42,7 @@ def prefix(tmp_path):
     receipt.parent.mkdir(parents=True, exist_ok=True)
     told = Receipt(1, RELEASE, DIGEST, str(root), 0, "test", ("port",))
     receipt.write_bytes(told.dump())
-    (root / placement.CURRENT).symlink_to(folder)
+    (root / placement.CURRENT).symlink_to(layout.link_to(RELEASE))
     layout.config_file.write_text(config.render_default(ServeConfig()))
     apikey.ensure(layout.api_key)
     return root
@@ -109,6 +110,40 @@ def test_code_of_a_model_that_may_run_is_told(prefix):
     assert record(prefix).instances[0].remote_code
 
 
+def relink(layout, target):
+    layout.current.unlink(missing_ok=True)
+    layout.current.symlink_to(target)
+
+
+def test_current_leads_to_a_release_of_this_installation(prefix, tmp_path):
+    layout, elsewhere = Layout(prefix), tmp_path / "elsewhere" / RELEASE
+    elsewhere.mkdir(parents=True)
+    for target in (elsewhere, f"../elsewhere/{RELEASE}", f"releases/../{RELEASE}", "current"):
+        relink(layout, target)
+        (instance,) = record(prefix).instances
+        assert "`current`" in instance.problem
+        assert not instance.model
+    layout.current.unlink()
+    layout.current.mkdir()
+    assert "`current`" in record(prefix).instances[0].problem
+    assert str(tmp_path) not in approval.dump(record(prefix)).decode()
+
+
+def test_a_named_instance_that_lies_elsewhere(prefix, tmp_path):
+    layout = Layout(prefix, "second")
+    layout.home.mkdir(parents=True)
+    relink(layout, layout.link_to(RELEASE))
+    assert record(prefix).instances[1] == Instance("second", RELEASE, "tiny")
+    layout.home.rename(tmp_path / "moved")
+    layout.home.symlink_to(tmp_path / "moved")  # whose ../../releases are others
+    assert "`current`" in record(prefix).instances[1].problem
+
+
+def test_a_prefix_that_is_reached_through_a_link(prefix, tmp_path):
+    (tmp_path / "link").symlink_to(prefix)
+    assert record(tmp_path / "link").instances == (Instance("default", RELEASE, "tiny"),)
+
+
 def test_another_instance(prefix):
     Layout(prefix, "second").home.mkdir(parents=True)
     assert [one.name for one in record(prefix).instances] == ["default", "second"]
@@ -128,6 +163,44 @@ def test_papers_of_a_release_that_differ(prefix):
     found = record(prefix, audit_installation(prefix))
     assert found.releases == ()
     assert "PREFIX/releases" in found.audited.problems[0].found
+
+
+def found_of(prefix, *findings):
+    report = dataclasses.replace(REPORT, findings=findings)
+    return approvalinstalled.installation(prefix, report).audited.problems
+
+
+def test_findings_name_no_folder_of_the_host(prefix, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(prefix)
+    bad = prefix / placement.RELEASES / RELEASE / "bundle.json"
+    bad.write_bytes(b"{}")
+    lib = prefix / placement.RELEASES / RELEASE / "libx.so.1.2"
+    links = (
+        Finding(LINK, "releases/x.y", "libx.so.1", "/home/alice/x.so"),
+        Finding(LINK, "releases/x.y", "../libx.so.1", str(lib)),
+        Finding(LINK, "releases/x.y", "prefix/a", "../prefix/a"),
+        Finding(LINK, "releases/x.y", "a", f"{prefix}-old/a"),
+    )
+    monkeypatch.chdir(tmp_path)
+    for chdir, place in (
+        (tmp_path, prefix),
+        (tmp_path, tmp_path / "link"),
+        (tmp_path, Path("prefix")),
+        (tmp_path, Path("link")),
+        (prefix, Path()),
+        (prefix / "etc", Path("..")),
+    ):
+        monkeypatch.chdir(chdir)
+        told = found_of(place, *audit_installation(place).findings, *links)
+        start = f"{'PREFIX/' if place.name else ''}releases/{RELEASE}/bundle.json: sha256 "
+        assert told[0].found.startswith(start)
+        assert told[0].path == f"releases/{RELEASE}"
+        assert [(one.path, one.expected, one.found) for one in told[-4:]] == [
+            ("releases/x.y", "libx.so.1", "/…"),
+            ("releases/x.y", "../libx.so.1", f"PREFIX/releases/{RELEASE}/libx.so.1.2"),
+            ("releases/x.y", "prefix/a", "../prefix/a"),
+            ("releases/x.y", "a", "/…"),
+        ]
 
 
 def test_a_lock_that_differs(prefix):

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundler.plan.licences import LOOK, UNKNOWN, of_expression, of_metadata, of_text
+from tests.support.licencetexts import TEXTS
 
 PERMISSIVE, WEAK, STRONG, PROPRIETARY = (
     "permissive",
@@ -34,6 +35,8 @@ PERMISSIVE, WEAK, STRONG, PROPRIETARY = (
         ("CC-BY-4.0", PERMISSIVE),
         ("CC-BY-SA-4.0", WEAK),
         ("MIT AND LicenseRef-Something", UNKNOWN),
+        ("Apache-2.0 WITH Commons-Clause", UNKNOWN),
+        ("BSD-NonCommercial", UNKNOWN),
         ("MIT AND", UNKNOWN),
         ("(MIT", UNKNOWN),
         ("MIT)", UNKNOWN),
@@ -63,6 +66,24 @@ def test_expressions(expression, family):
         ("see LICENCE", UNKNOWN),
         ("UNKNOWN", UNKNOWN),
         ("qwen-research", PROPRIETARY),
+        ("GNU Library or Lesser General Public License (LGPL)", WEAK),
+        ("GNU GPL", STRONG),
+        ("GPLv2", STRONG),
+        ("LGPLv2 and GPLv2", STRONG),
+        ("AGPL-3", STRONG),
+        ("Affero General Public License", STRONG),
+        ("Proprietary, contains Apache-2.0 code", PROPRIETARY),
+        ("NVIDIA Proprietary (BSD parts)", PROPRIETARY),
+        ("Apache 2.0 with Commons Clause", PROPRIETARY),
+        ("Apache-2.0 WITH Commons-Clause", PROPRIETARY),
+        ("Apache-2.0 WITH Something", UNKNOWN),
+        ("BSD-style, non-commercial use only", PROPRIETARY),
+        ("BSD-NonCommercial", PROPRIETARY),
+        ("MIT for research, commercial licence needed", PROPRIETARY),
+        ("MIT, not-for-profit organisations", PROPRIETARY),
+        ("Academic Free License (AFL)", UNKNOWN),
+        ("BSD, academic use only", PROPRIETARY),
+        ("CC BY-NC 4.0", PROPRIETARY),
     ],
 )
 def test_texts(text, family):
@@ -79,12 +100,47 @@ def test_texts(text, family):
         ("NVIDIA SOFTWARE LICENSE AGREEMENT\n" + "This is about Apache and MIT. " * 9, PROPRIETARY),
         ("GNU GENERAL PUBLIC LICENSE Version 3, 29 June 2007" + " text" * 50, STRONG),
         ("lorem ipsum mit dolor bsd " * 9, UNKNOWN),
+        ("Permission to use, copy, modify, and distribute this software for educational, research, "
+         "and not-for-profit purposes only, without fee, is hereby granted", PROPRIETARY),
+        ("Redistribution and use in source and binary forms for non-commercial use are permitted; "
+         "ask for anything else", PROPRIETARY),
+        ("ACME SOFTWARE LICENSE AGREEMENT between you and Acme. Parts are under the Apache "
+         "License, Version 2.0", PROPRIETARY),
+        ("Permission is hereby granted, free of charge, to all. Parts: GNU General Public License "
+         "Version 3", STRONG),
     ],
 )  # fmt: skip
 def test_licences_given_in_full_are_known_by_their_phrases_and_cut_short(text, family):
     found = of_text(text)
     assert found.family == family
     assert len(found.text) <= 80
+
+
+#: What licences' own texts say of others, or of agreements; a restriction is none of it.
+ASIDES = [
+    ("Apache License Version 2.0, January 2004 … supersede or modify the terms of any separate "
+     "license agreement you may have executed", PERMISSIVE),
+    ("Software License Agreement (BSD License) Redistribution and use in source and binary forms, "
+     "with or without modification", PERMISSIVE),
+    ('Mozilla Public License Version 2.0 … "Secondary License" means either the GNU General Public '
+     "License, Version 2.0, … all end user license agreements (excluding distributors", WEAK),
+    ("GNU LIBRARY GENERAL PUBLIC LICENSE Version 2, June 1991 … is covered by the ordinary GNU "
+     "General Public License", WEAK),
+    ("GNU LESSER GENERAL PUBLIC LICENSE Version 3 … incorporates version 3 of the GNU General "
+     "Public License, and allows use for commercial purposes", WEAK),
+    ("GNU GENERAL PUBLIC LICENSE Version 2 … allowed only for noncommercial distribution and only "
+     "if you received the program in object code", STRONG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "family"), ASIDES)
+def test_a_licence_that_names_another_is_not_the_other(text, family):
+    assert of_text(text).family == family
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if of_expression(name).family != UNKNOWN])
+def test_licences_given_in_full_are_of_their_own_family(name):
+    assert of_text(TEXTS[name]).family == of_expression(name).family
 
 
 def metadata(*lines: str) -> str:

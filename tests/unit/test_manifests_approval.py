@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bundler.papers.approvalpictures import draw
 from manifests import approval, approvalpage, approvalwords
-from manifests.approval import Audited, Installed, Layer, Problem
+from manifests.approval import Amount, Audited, Installed, Layer, Problem
 from manifests.approvallayers import svg
 from manifests.approvalmarks import grouped
 from manifests.approvalrelease import of_manifest
@@ -226,6 +226,79 @@ def test_a_digest_is_64_digits():
 def test_an_audit_is_clean_or_has_findings(audited):
     with pytest.raises(IntegrityError, match="clean and with findings"):
         read(approval.dump(an_installation(audited=audited)).decode())
+
+
+RELEASE = APPROVAL.release
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"parts": (dataclasses.replace(RELEASE.parts[0], revision="x"), *RELEASE.parts)}, "part"),
+        ({"members": (*RELEASE.members, RELEASE.members[0])}, "member"),
+        ({"created": 10**20}, "no number"),
+        ({"created": 10**13}, "no date"),
+        ({"sequence": -1}, "no number"),
+        ({"environment": Amount(1, -1)}, "no number"),
+        ({"environment": Amount(1, 10**400)}, "no number"),
+    ],
+)
+def test_what_no_writer_writes_of_a_release(changes, why):
+    release = dataclasses.replace(RELEASE, **changes)
+    for record in (
+        dataclasses.replace(APPROVAL, release=release),
+        an_installation(releases=(Installed(release),)),
+    ):
+        with pytest.raises(IntegrityError, match=why):
+            read(approval.dump(record).decode())
+
+
+def test_no_area_of_the_picture_is_empty():
+    share = APPROVAL.shares[0]
+    for shares in ((dataclasses.replace(share, size=0), share), (share,) * 1001):
+        with pytest.raises(IntegrityError, match="areas"):
+            read(altered(shares=shares))
+
+
+def test_two_releases_of_one_digest_are_refused():
+    other = dataclasses.replace(RELEASE, name="evil", members=RELEASE.members[:1])
+    both = an_installation(releases=(Installed(RELEASE), Installed(other)))
+    with pytest.raises(IntegrityError, match="same release"):
+        read(approval.dump(both).decode())
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        Sampled("s", 5, 3, 1, 1),
+        Sampled("s", 3, 5, 2, 1),
+        Sampled("s", -1, 3, 1, 1),
+        Sampled("s", 5, 3 * 10**9, 1, 1),
+    ],
+)
+def test_a_sample_is_of_what_there_is(sample):
+    record = an_installation(audited=Audited(True, 1, 1, sample=sample))
+    with pytest.raises(IntegrityError, match=r"a sample of|no number"):
+        read(approval.dump(record).decode())
+
+
+def test_a_text_that_can_t_be_written_is_refused():
+    text = approval.dump(INSTALLATION).decode().replace('"tool":"', '"tool":"\\ud800')
+    with pytest.raises(IntegrityError, match="is no text"):
+        read(text)
+
+
+def test_the_last_date_and_the_largest_numbers_are_read():
+    most = (1 << 63) - 1
+    release = dataclasses.replace(
+        RELEASE, created=253_402_300_799, sequence=most, environment=Amount(most, most)
+    )
+    shares = tuple(
+        dataclasses.replace(one, size=max(1, n * most)) for n, one in enumerate(APPROVAL.shares[:2])
+    )
+    record = dataclasses.replace(APPROVAL, release=release, shares=shares)
+    assert "9999-12-31 23:59" in page(record)
+    assert read(page(record)) == record
 
 
 def test_what_an_audit_found_is_told():

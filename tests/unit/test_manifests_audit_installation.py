@@ -1,17 +1,21 @@
 """Audits of a tiny installation: samples, interruptions, cores, and what an auditor may not do."""
 
 import contextlib
+import errno
 import io
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from bundlectl import cli
-from manifests import audit, tree
-from manifests.audit import installation, memory
+from bundler.cli import bundle as bundle_command
+from manifests import audit, synced, tree
+from manifests.audit import installation, memory, sumlist
 from manifests.audit.installation import InstallationAudit
 from manifests.audit.memory import Memory
 from manifests.console import ignore_progress
@@ -143,11 +147,11 @@ def interrupted(host: Path, state: Path, after: int, **wishes) -> None:
     made = audit.prepare(host, how=audit.how(jobs=1, resume=state, **wishes))
     add, count = Memory.add, 0
 
-    def counted(self, name, status):
+    def counted(self, name, status, begun):
         nonlocal count
         if count == after:
             raise KeyboardInterrupt
-        add(self, name, status)
+        add(self, name, status, begun)
         count += 1
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -194,6 +198,31 @@ def test_files_that_have_just_been_changed_are_not_trusted_to_their_times(host, 
     state = tmp_path / "state"
     interrupted(host, state, 8)
     assert "env/bin/python" not in state.read_text()
+
+
+def test_a_change_in_a_long_reading_is_not_trusted_to_its_times(installed, tmp_path, monkeypatch):
+    """The file had just been changed when reading began, however long it took."""
+    clock, hour = time.time_ns, 3_600_000_000_000
+
+    def slow(*_):
+        monkeypatch.setattr(time, "time_ns", lambda: clock() + 2 * hour)
+
+    monkeypatch.setattr(installation, "check_bytes", slow)
+    monkeypatch.setattr(memory, "_SETTLED", hour)
+    state = tmp_path / "state"
+    interrupted(installed, state, 1)
+    assert state.read_bytes().count(b"\n") == 1  # the head
+
+
+def test_a_line_that_is_no_name_is_cut_off(installed, tmp_path, settled):
+    state = tmp_path / "state"
+    interrupted(installed, state, 2)
+    with state.open("ab") as out:
+        out.write(b"[[1],[2]]\n")
+    report = run(installed, resume=state)
+    assert report.clean
+    assert report.resumed is not None
+    assert report.resumed.files == 2
 
 
 def test_a_torn_line_is_cut_off(installed, tmp_path, settled):
@@ -276,6 +305,49 @@ def test_answers_are_written_elsewhere_or_not_at_all(installed, tmp_path):
     assert [path for path, _ in tree.walk(installed)] == [path for path, _ in before]
 
 
+def test_what_can_not_be_kept_is_refused_before_reading(installed, tmp_path, monkeypatch):
+    monkeypatch.setattr(InstallationAudit, "run", None)
+    prefix, same = ("--prefix", str(installed)), str(tmp_path / "x.html")
+    (tmp_path / "way").symlink_to(tmp_path)
+    for words in (
+        ("--output", same, "--report", str(tmp_path / "way/x.html")),
+        ("--resume", same, "--output", same),
+        ("--report", same, "--name", "rack\udcff"),
+        ("--report", same, "--name", "rack\u202e7"),
+        ("--report", same, "--name", "\x1b[2J"),
+        ("--report", same, "--name", "x" * 101),
+    ):
+        status, _, err = call("audit", *prefix, *words)
+        assert status == ExitCode.USAGE, err
+    os.mkfifo(tmp_path / "pipe.html")
+    assert call("audit", *prefix, "--output", str(tmp_path / "pipe.html"))[0] == (
+        ExitCode.FILESYSTEM
+    )
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    for option in ("--output", "--report", "--resume"):
+        status, _, err = call("audit", *prefix, option, same)
+        assert status == ExitCode.FILESYSTEM, err
+        assert "nothing can be written into" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pipe.html", "way"]
+
+
+@pytest.mark.parametrize("option", ["--output", "--report"])
+def test_the_answer_is_told_where_its_file_can_not_be_written(
+    installed, tmp_path, monkeypatch, option
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(synced, "replace", full)
+    words = ("audit", option, str(tmp_path / "x.html"))
+    status, out, err = call(*words, "--prefix", str(installed))
+    assert status == ExitCode.FILESYSTEM, err
+    assert out.startswith("intact: ")
+    done = CliRunner().invoke(bundle_command, ["audit", str(installed), *words[1:]])
+    assert "intact: " in done.output
+    assert isinstance(done.exception, FilesystemError)
+
+
 def test_the_command_of_the_isolated_side(host, tmp_path):
     prefix, output = ("--prefix", str(host)), tmp_path / "audit.xml"
     status, out, _ = call("audit", *prefix, "--format", "junit", "--output", str(output), "--json")
@@ -312,6 +384,45 @@ def test_the_list_for_sha256sum_is_from_manifests_that_are_right(host):
     assert status == ExitCode.INTEGRITY
     assert out == ""
     assert "papers" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--output", "x"),
+        ("--report", "x.html"),
+        ("--sample", "5%"),
+        ("--resume", "x"),
+        ("--format", "json"),
+        ("--max-rate", "1M"),
+        ("--jobs", "2"),
+        ("--volumes-in", "x"),
+        ("--record",),
+    ],
+    ids=" ".join,
+)
+def test_a_list_is_no_audit(installed, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = call("audit", "--prefix", str(installed), "--sums", *words)
+    assert (status, out) == (ExitCode.USAGE, ""), err
+    assert f"--sums and {words[0]}" in err
+    if words[0] != "--record":
+        done = CliRunner().invoke(bundle_command, ["audit", str(installed), "--sums", *words])
+        assert isinstance(done.exception, UsageError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_swollen_file_is_not_read_for_the_list(host, monkeypatch):
+    tool = release(host) / "env/bin/tool"
+    known = sumlist.render(host)
+    with tool.open("r+b") as out:
+        out.truncate(1 << 40)  # no memory holds it
+    monkeypatch.setattr(sumlist.Reading, "whole", None)
+    (line,) = (line for line in sumlist.render(host).splitlines() if line.endswith("/tool"))
+    manifest = json.loads((release(host) / "bundle.json").read_text())
+    (listed,) = (one for one in manifest["environment"] if one["path"] == "bin/tool")
+    assert line.startswith(listed["sha256"])
+    assert line not in known.splitlines()
 
 
 def test_a_medium_has_a_list_already(media):

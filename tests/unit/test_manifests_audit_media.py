@@ -8,6 +8,7 @@ import pytest
 
 from bundler import parity
 from manifests import audit
+from manifests.audit import forms
 from manifests.errors import UsageError
 from tests.support.damage import LIBRARY
 from tests.support.simulator import RUNTIME, Simulator
@@ -46,6 +47,16 @@ def damaged(folder: Path, member: str) -> None:
 
 def pieces(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.tar*"))
+
+
+def test_a_sample_says_that_the_archive_itself_was_not_compared(folder):
+    for share, is_told in (("3", True), ("100%", False)):
+        report = run(folder, sample=share, seed="s")
+        assert ("own digest in SHA256SUMS" in report.text()) is is_told
+        for language, words in (("en", "own digest in SHA256SUMS"), ("zh", "自身的摘要")):
+            assert (words in forms.render(report, "html", language)) is is_told
+        assert ("own digest" in forms.render(report, "junit")) is is_told
+    assert "own digest" not in run(folder).text()
 
 
 def test_a_sample_reads_the_members_that_it_drew(folder):

@@ -135,6 +135,11 @@ def test_an_interval(version, affected):
     assert affects(VLLM, version) is affected
 
 
+def test_a_bound_that_is_no_version_bounds_nothing():
+    for span in (Interval(fixed="1.0-foo"), Interval(last="abc"), Interval("abc", fixed="2")):
+        assert affects(dataclasses.replace(VLLM, intervals=(span,)), "1.7")
+
+
 def test_local_builds_are_the_versions_that_they_are_of():
     assert affects(UNRATED, "2.7.0+cu128")
     assert not affects(UNRATED, "2.7.1+cu128")
@@ -257,6 +262,22 @@ def test_both_languages_say_everything():
     assert "未检查的内容" in told
 
 
+def test_files_that_nobody_scanned_are_not_called_harmless():
+    scan = Scan(unseen=(Unseen("remote", "m/modeling.py"), Unseen("unread", "m/model.h5")))
+    told = vulns_text.render(judge(CONTENTS, question(), matches, scan))
+    assert "nobody has judged it: m/modeling.py" in told
+    assert "could not be read as pickles: m/model.h5" in told
+    assert "All files of the models" not in told
+    assert "All files of the models" in vulns_text.render(
+        judge(CONTENTS, question(), matches, Scan())
+    )
+
+
+def test_compile_caches_are_among_what_is_never_looked_at():
+    assert "compile caches" in vulns_text.render(report())
+    assert "编译缓存" in vulns_text.render(report(), "zh")
+
+
 def test_names_can_not_break_a_line():
     found = dataclasses.replace(report(), name="a\nb\x1b[0m")
     assert "a\\nb\\x1b[0m" in vulns_text.render(found)
@@ -285,6 +306,8 @@ ENTRY = '[[ignore]]\nid = "CVE-1"\nreason = "r"\nexpires = 2027-03-31\n'
     ("text", "told"),
     [
         ("ignore = [", "not TOML"),
+        (f"x = {'9' * 5000}", "not TOML"),
+        (f"x = {'[' * 5000}", "not TOML"),
         ("ignored = []", "ignored is not understood"),
         ("ignore = 1", "ignore is not understood"),
         ("ignore = [1]", "not a table"),

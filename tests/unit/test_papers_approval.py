@@ -8,19 +8,23 @@ import segno
 
 from bundler import inspecting, signing
 from bundler.commands import compare_records, record
+from bundler.commands.licences import command as licences_command
+from bundler.commands.sbom import command as sbom_command
+from bundler.commands.vulns import command as vulns_command
 from bundler.papers import approval as approving
-from bundler.papers import approvallooked, approvalpdf, approvalshares, licences, qr
+from bundler.papers import approvallooked, approvalpdf, approvalshares, licences, outside, qr
 from bundler.papers.approvalcompare import compare
 from bundler.papers.approvalpictures import draw
 from bundler.papers.bill import CONDA, ENVIRONMENT, WHEEL, Bill, Component
 from bundler.plan.licences import of_text
 from manifests import approval, approvalpage, signature
-from manifests.approval import Amount, Audited, Count, Installed, Problem
+from manifests.approval import Amount, Audited, Count, Installed, Instance, Problem
+from manifests.approvalwords import markup
 from manifests.audit.sampling import Sampled
-from manifests.bundle import digest_of
+from manifests.bundle import digest_of, release_id
 from manifests.errors import IntegrityError, SourceError, UsageError
 from manifests.records import to_data
-from manifests.vulns_report import Finding, Report, Source
+from manifests.vulns_report import NO_BYTES, NOT_HERE, Finding, Report, Source
 from tests.support.approvals import a_manifest, an_approval, an_installation
 from tests.support.deltas import NEW, OLD, write
 from tests.support.locked import Locked, a_lock
@@ -180,6 +184,27 @@ def test_vulnerabilities_come_from_a_report_of_this_bundle(tmp_path):
         approvallooked.vulnerabilities_of(path, "b" * 64)
 
 
+@pytest.mark.parametrize("language", approval.LANGUAGES)
+def test_what_a_report_has_not_seen_is_told(tmp_path, language):
+    path, lock = tmp_path / "vulns.json", "a" * 64
+    for why in (NO_BYTES, NOT_HERE):
+        source = dataclasses.replace(report(lock).database, age=2500)
+        blind = dataclasses.replace(report(lock), unscanned=why, database=source)
+        path.write_text(json.dumps(blind.as_record()))
+        found = approvallooked.vulnerabilities_of(path, lock)
+        assert (found.unscanned, found.age) == (why, 2500)
+        page = approvalpage.render(an_approval(vulnerabilities=found), language, draw)
+        for key in ("unscanned", f"unscanned-{why}", "old", "none-known-packages"):
+            assert markup(language, key) in page
+        assert f"{markup(language, 'none-known')}; " not in page
+        assert "2,500" in page
+    path.write_text(json.dumps(report(lock).as_record()))
+    found = approvallooked.vulnerabilities_of(path, lock)
+    page = approvalpage.render(an_approval(vulnerabilities=found), language, draw)
+    assert f"{markup(language, 'none-known')}; " in page
+    assert markup(language, "unscanned") not in page and markup(language, "old") not in page
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b"\xff", b'{"a": 1, "a": 2}', b"[" * 100_000]
 )
@@ -329,7 +354,8 @@ def test_another_release_beside_needs_its_own_approval():
 
 
 def test_what_is_not_installed_is_named():
-    (difference,) = compare([APPROVAL], an_installation(releases=())).differences
+    found = an_installation(releases=(), instances=())
+    (difference,) = compare([APPROVAL], found).differences
     assert difference.installed == ""
     assert difference.approved == APPROVAL.release.manifest_sha256
 
@@ -344,6 +370,47 @@ def test_findings_are_differences():
 def test_a_sample_is_no_audit():
     sample = Sampled("seed", 5, 100, 1, 1)
     assert told(an_installation(audited=Audited(True, 1, 1, sample=sample))) == ["audit"]
+
+
+def test_the_default_model_is_the_first():
+    other = dataclasses.replace(PART, name="other")
+    both = an_approval(release=release(parts=(PART, other)))
+    turned = release(parts=(other, PART))
+    assert told(an_installation(releases=(Installed(turned),)), both) == ["parts"]
+
+
+def test_every_release_of_a_digest_is_compared():
+    evil = release(members=(dataclasses.replace(MEMBER, sha256="0" * 64),))
+    both = an_installation(releases=(Installed(APPROVAL.release), Installed(evil)))
+    assert "members.env.tar.zst.sha256" in told(both)
+
+
+SERVED = INSTALLATION.instances[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"problem": "x"}, "instances.default"),
+        ({"release": "", "model": "", "problem": "x"}, "instances.default"),
+        ({"release": "other-0123456789ab"}, "instances.default.release"),
+        ({"release": APPROVAL.release.name}, "instances.default.release"),
+        ({"model": "Evil"}, "instances.default.model"),
+    ],
+)
+def test_an_instance_serves_what_was_approved(changes, what):
+    assert told(an_installation(instances=(dataclasses.replace(SERVED, **changes),))) == [what]
+    assert told(an_installation(instances=(Instance("default", ""),))) == []
+
+
+def test_an_instance_that_serves_what_nobody_approved():
+    other = release(name="other", manifest_sha256="1" * 64)
+    found = an_installation(
+        releases=(Installed(APPROVAL.release), Installed(other)),
+        instances=(SERVED, Instance("b", release_id("other", "1" * 64), "Qwen3.5-14B")),
+    )
+    assert told(found) == ["manifest_sha256", "instances.b.release"]
+    assert told(found, APPROVAL, an_approval(release=other)) == []
 
 
 # The commands
@@ -377,6 +444,28 @@ def test_records_are_compared_from_pages_and_data(tmp_path, capsys):
     page.write_text(page.read_text("utf-8").replace("535.104", "999.104", 1), "utf-8")
     with pytest.raises(IntegrityError, match="does not say what its data say"):
         run(compare_records.command, page, data)
+
+
+def test_a_paper_is_not_written_into_the_bundle(folder, tmp_path, monkeypatch):
+    before = sorted(folder.iterdir())
+    (tmp_path / "link").symlink_to(folder)
+    archive = next(folder.glob("*.tar"))
+    monkeypatch.chdir(folder)
+    for place in (folder, archive, tmp_path / "link", "."):
+        for words in (
+            (record.command, place, "--html", folder / "a.html"),
+            (record.command, place, "--pdf", tmp_path / "link/a.pdf"),
+            (sbom_command, place, "--output", "a.json"),
+            (licences_command, place, "--output", folder / "none/../a"),
+            (vulns_command, place, "--database", tmp_path / "none", "--output", folder / "a"),
+        ):
+            with pytest.raises(UsageError, match="would lie in the bundle"):
+                run(*words)
+    assert sorted(folder.iterdir()) == before
+    outside.check(tmp_path / "a", folder)
+    outside.check(tmp_path / "a", tmp_path / "bundle.lock")
+    outside.check(tmp_path / "a", tmp_path / "none")
+    outside.check(None, folder)
 
 
 def test_a_record_is_written(folder, tmp_path, capsys, monkeypatch):

@@ -7,10 +7,14 @@ import zipfile
 
 import pytest
 
-from bundler import inspecting
+from bundler import create, inspecting
+from bundler.draft import Draft
 from bundler.papers import bill as bills
-from bundler.papers import gathering, gathering_kept, gathering_store
+from bundler.papers import gathering, gathering_kept, gathering_store, policy_file
 from bundler.papers.gathering import Ways
+from bundler.papers.rules import Rules
+from bundler.parts import Taken
+from bundler.request import Request
 from manifests import placement
 from manifests.bundle import digest_of, release_id
 from manifests.console import Console
@@ -38,6 +42,7 @@ def parts(tmp_path) -> Gathered:
     bare = io.BytesIO()
     with zipfile.ZipFile(bare, "w") as archive:
         archive.writestr("bare.py", "")
+        archive.writestr("bare-1.0.dist-info/RECORD", "")
     found.add("bare", "1.0", "bare-1.0-py3-none-any.whl", bare.getvalue())
     found.wheel("c", runtime=True)
     found.package("python", {"LICENSE.txt": b"PSF\n"}, {"bin/python": b"#!/bin/sh\nexit 0\n"})
@@ -171,6 +176,64 @@ def test_a_tree_that_was_altered(parts, tmp_path):
         gathering.of_subject(inspecting.find(tmp_path / "host"), recompute=True)
 
 
+def test_a_tree_that_holds_other_packages_than_its_lock(parts, tmp_path):
+    """Its manifest agrees with it: what the lock says of it would be reported as read."""
+    locked = parts.lock()
+    sound = parts.environment
+    metadata = f"{PURE}/b-1.0.dist-info/METADATA"
+
+    def found():
+        folder, _ = parts.bundle(locked, {}).write(tmp_path / str(len(list(tmp_path.iterdir()))))
+        with pytest.raises(IntegrityError, match="not those of its lock") as raised:
+            gathering.of_subject(inspecting.find(folder), recompute=True)
+        return raised.value.findings
+
+    parts.environment = {p.replace("/b-1.0.d", "/b-0.9.d"): d for p, d in sound.items()}
+    assert found() == ("b 1.0: missing", "b-0.9: not in the lock")
+    parts.environment = {path: data for path, data in sound.items() if "/b-1.0.d" not in path}
+    assert found() == ("b 1.0: missing",)
+    parts.environment = {**sound, metadata.replace("/b-1.0", "/evil-1"): b"Name: evil\n\n"}
+    assert found() == ("evil-1: not in the lock",)
+    parts.environment = {p: d for p, d in sound.items() if not p.startswith("conda-meta/zlib")}
+    assert found() == ("zlib: missing",)
+
+
+def test_a_distribution_that_a_conda_package_brought_is_no_wheel(parts, tmp_path):
+    parts.package("pip", {}, {f"{PURE}/pip-25.0.dist-info/METADATA": b"Name: pip\n\n"})
+    locked = parts.lock()
+    folder, _ = parts.bundle(locked, {}).write(tmp_path / "media")
+    read = gathering.of_subject(inspecting.find(folder), recompute=True)
+    assert [one.kind for one in read.components if one.name == "pip"] == [bills.CONDA]
+
+
+def test_a_wheel_with_a_second_dist_info_states_what_its_own_does(parts):
+    decoy = b"Name: aaa\nVersion: 1\nLicense-Expression: MIT\n\n"
+    older = decoy.replace(b"aaa", b"evil")
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("aaa-1.dist-info/METADATA", decoy)
+        archive.writestr("Evil-0.9.dist-info/METADATA", older)
+        archive.writestr(
+            "Evil-1.0.0.dist-info/METADATA", older.replace(b": MIT", b": AGPL-3.0-only")
+        )
+    parts.add("evil", "1.0", "evil-1.0-py3-none-any.whl", data.getvalue())
+    (evil,) = (one for one in of_lock(parts, parts.lock()).components if one.name == "evil")
+    assert evil.declared == "AGPL-3.0-only"
+
+
+def test_the_rules_are_judged_before_a_compiler_runs(parts):
+    """Nothing here could build: what is known without the built wheel decides."""
+    locked = parts.lock(builds=(flash_attn().build,))
+    (model,) = locked.models
+    files = {file.path: parts.model() / file.path for file in model.files}
+    asked = Request(gpu="cpu", model="m", output=parts.root, channel="host", offline=True)
+    draft = Draft(asked, None, Sources(""), parts.workshop)
+    must = Rules(policy_file.parse(b'deny = ["unknown"]', "policy"))
+    with pytest.raises(UsageError, match="denied") as raised:
+        create.build(draft, locked, (Taken(model, files, 0),), parts.workshop, QUIET, must)
+    assert "bare" in " ".join(raised.value.findings)
+
+
 def test_a_carried_bill_that_was_altered(parts, tmp_path):
     locked = parts.lock()
     folder = installed(carrying(parts, locked, of_lock(parts, locked)), tmp_path / "host")
@@ -259,6 +322,7 @@ def test_a_wheel_that_is_compiled_was_compiled_here_or_is_asked_of_the_bundle(pa
         len(data),
     )
     remember.keep(parts.workshop.root / "builds/wheels/key.json", built)
+    parts.environment[f"{PURE}/flash_attn-{one.version}.dist-info/RECORD"] = b""
     made = of_lock(parts, locked)
     (wheel,) = (found for found in made.components if found.build is not None)
     assert (wheel.sha256, wheel.derived, wheel.build) == (built.sha256, one.derived, one.build)

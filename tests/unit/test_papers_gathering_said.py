@@ -2,14 +2,23 @@
 
 import hashlib
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packageurl import PackageURL
 
-from bundler.papers import gathering_edges, gathering_models, gathering_purls, gathering_said
+from bundler.papers import (
+    gathering_edges,
+    gathering_kept,
+    gathering_models,
+    gathering_purls,
+    gathering_said,
+    sbom,
+)
 from manifests.lock import Adapter, CondaPackage, Model, ModelFile, Target
+from tests.support.bills import bill
 
 HERE = gathering_edges.environment(Target(("cpu",), "2.28", "3.12"), "3.12.9")
 PROSE = "Everybody who is kind may use it.\n        Whoever sells it asks first.\n        " * 9
@@ -85,6 +94,17 @@ def test_a_licence_that_is_no_text():
 def test_a_conda_package_that_says_nothing_that_can_be_understood(index):
     said = gathering_said.of_conda(index)
     assert (said.declared, said.needs, said.licence.family) == ("", (), "unknown")
+
+
+def test_halves_of_characters_do_not_reach_a_paper():
+    """JSON may escape them and tar names may hold them; UTF-8 can't."""
+    text = gathering_said.text("licenses/\udce9", b"MIT")
+    said = gathering_said.of_conda({"license": "MIT \ud800 x"}, [text])
+    assert (said.declared, said.texts[0].path) == ("MIT ? x", "licenses/?")
+    assert gathering_said.of_model("", {}, "a/\ud800").base == "a/?"
+    made = replace(bill().components[0], declared=said.declared, texts=said.texts)
+    made = replace(bill(), components=(made,))
+    assert gathering_kept.dump(made) and sbom.render(made)
 
 
 # Who needs whom

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections import OrderedDict
 
 import pytest
@@ -116,6 +117,16 @@ def test_a_member_that_can_not_be_read_is_told():
     assert judged(bytes(data), allowed=True)[:2] == ("high", "unjudged")
 
 
+@pytest.mark.parametrize("word", ["", " FOUND", "Invalid PyTorch magic number", "x: y import '"])
+def test_a_name_does_not_silence_what_can_not_be_judged(word):
+    hidden = zlib.compress(hostile())
+    assert judged(hidden, f"m/vec{word}.pkl", allowed=True)[:2] == ("high", "unjudged")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"x{word}/data.pkl", b"\x80\x02garbage")
+    assert judged(buffer.getvalue(), allowed=True)[:2] == ("high", "unjudged")
+
+
 def test_a_library_that_speaks_is_not_heard_elsewhere(caplog):
     with caplog.at_level(logging.DEBUG):
         judged(hostile())
@@ -214,6 +225,33 @@ def test_volumes(tmp_path):
     folder, _ = Locked(model=MODEL).write(tmp_path / "media", volume_size=6144)
     assert len(list(folder.glob("*.tar.*"))) > 1
     assert len(found_in(folder).findings) == 3
+
+
+def test_code_and_what_can_not_be_read_are_not_called_scanned(tmp_path):
+    """Taken with --allow-remote-code: nothing here judges it, so it is told."""
+    model = {
+        "config.json": b"{}",
+        "modeling_x.py": b"import os\n",
+        "lib/libx.so": b"\x7fELF\0\0\0",
+        "model.h5": b"\x89HDF\r\n\x1a\n\0",
+    }
+    made = Locked(model=model)
+    plain = made.manifest()
+    risks = (Risk("remote-code", "modeling_x.py"), Risk("auto-map", "config.json"))
+    manifest = dataclasses.replace(plain, model=dataclasses.replace(plain.model, risks=risks))
+    folder, _ = made.write(tmp_path, manifest)
+    found = found_in(folder)
+    assert (found.files, found.findings) == ((), ())
+    assert [(one.kind, one.name) for one in found.unseen] == [
+        ("remote", "tiny/config.json"),
+        ("remote", "tiny/lib/libx.so"),
+        ("remote", "tiny/modeling_x.py"),
+        ("unread", "tiny/model.h5"),
+    ]
+    bad = Locked(model={"a.bin": b"\x80\x02garbage", "b.py": hostile()})
+    found = found_in(bad.write(tmp_path / "bad")[0])
+    assert found.files == ("tiny/b.py",)
+    assert [one.why for one in found.findings] == ["unjudged", "runs"]
 
 
 def test_what_a_delta_leaves_to_its_base_is_told(tmp_path):

@@ -86,6 +86,126 @@ def test_texts_answer_for_what_is_not_declared_and_not_for_prose():
     assert judged(wheel(bills.PROSE, "MIT"), rules).verdict == DENY
 
 
+STRICT = 'allow = ["permissive"]\ndeny = ["proprietary", "strong copyleft"]'
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "Other/Proprietary License",
+        "Proprietary",
+        "Commercial EULA",
+        "GNU General Public License v3 (GPLv3) and MIT License",
+    ],
+)
+def test_a_text_does_not_answer_for_words_that_ask_more(declared):
+    finding = judged(wheel(declared, "MIT"), STRICT)
+    assert (finding.verdict, finding.ruling.by) == (DENY, "declared")
+
+
+def test_a_text_answers_for_words_of_its_own_family():
+    eula = "LicenseRef-NVIDIA-End-User-License-Agreement"
+    rules = 'allow = ["LicenseRef-NVIDIA-*"]'
+    assert judged(wheel("Other/Proprietary License", eula), rules).verdict == ALLOW
+    assert judged(wheel("Proprietary, of Acme", eula), rules).verdict == ASK
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "Apache 2.0 unless you are a bank",
+        "BSD-like",
+        "MIT (see our website for what else is needed)",
+        "Apache-2.0 WITH Something",
+        "Permission is hereby granted, free of charge, to everybody who does not work at a bank "
+        "and is kind to the authors.",
+        "!!!",
+    ],
+)
+def test_words_that_say_more_than_a_licence_s_name_are_to_be_asked_about(declared):
+    assert judged(wheel(declared), 'allow = ["permissive"]').verdict == ASK
+    assert judged(wheel(declared, "MIT"), 'allow = ["permissive"]').verdict == ASK
+    assert judged(wheel(declared), 'allow = ["permissive"]\ndeny = ["unknown"]').verdict == DENY
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "Apache Software License and BSD License",
+        "3-Clause BSD License",
+        "Apache License, Version 2.0",
+        "Apache License v2.0 with LLVM Exceptions",
+        "ISC License (ISCL)",
+        "The Unlicense (Unlicense)",
+        "Python Software Foundation License",
+        "Historical Permission Notice and Disclaimer (HPND)",
+        TEXTS["MIT"],
+        TEXTS["Apache-2.0"],
+    ],
+)
+def test_names_in_words_and_whole_texts_are_judged_by_their_family(declared):
+    assert judged(wheel(declared), STRICT).verdict == ALLOW
+
+
+def test_a_clause_in_a_text_that_forbids_to_sell_counts():
+    clause = (
+        "\u201cCommons Clause\u201d License Condition v1.0\n\nThe Software is provided to you by "
+        "the Licensor under the License, as defined below, subject to the following condition."
+    )
+    texts = (bills.text("LICENSE", f"{clause}\n\n{TEXTS['MIT']}"),)
+    assert judged(bills.wheel("a", declared="MIT", texts=texts), STRICT).verdict == DENY
+
+
+@pytest.mark.parametrize(
+    ("declared", "denied"),
+    [
+        ("AGPL-3.0-only", "AGPL-3.0"),
+        ("AGPL-3.0-or-later", "agpl-3.0"),
+        ("GPL-2.0+", "GPL-2.0-or-later"),
+        ("GPL-2.0-or-later", "GPL-2.0+"),
+        ("GPL-2.0+", "GPL-2.0"),
+        ("GPL-3.0", "GPL-3.0-only"),
+        ("GPL-2.0+ WITH Classpath-exception-2.0", "GPL-2.0-or-later WITH Classpath-*"),
+    ],
+)
+def test_older_and_newer_spellings_of_a_licence_are_one(declared, denied):
+    rules = f'allow = ["permissive", "strong copyleft"]\n{{}} = ["{denied}"]'
+    assert judged(wheel(declared), rules.format("deny")).verdict == DENY
+    assert judged(wheel(declared), rules.format("ask")).verdict == ASK
+
+
+def test_a_bare_licence_in_allow_does_not_allow_later_versions():
+    assert judged(wheel("GPL-2.0-or-later"), 'allow = ["GPL-2.0"]').verdict == ASK
+    assert judged(wheel("GPL-2.0-only"), 'deny = ["GPL-2.0-or-later"]').verdict == ASK
+
+
+@pytest.mark.parametrize("declared", ["", bills.PROSE, "Dual License", "MIT", "MIT AND Something"])
+def test_everything_is_everything(declared):
+    assert judged(wheel(declared), 'allow = ["permissive"]\ndeny = ["*"]').verdict == DENY
+    assert judged(wheel(declared), 'allow = ["*"]').verdict == ALLOW
+    assert judged(wheel(declared), 'allow = ["*"]\ndeny = ["*"]').verdict == DENY
+
+
+@pytest.mark.parametrize(
+    ("one", "pattern"),
+    [
+        (bills.wheel("evil-pad", declared="MIT"), "wheel/Evil_Pad"),
+        (bills.wheel("evil-pad", declared="MIT"), "w*/evil.pad@1.*"),
+        (bills.conda("_evil_mutex", declared="MIT"), "conda/_Evil_mutex"),
+        (bills.model(declared="MIT"), "model/Qwen3.5-*"),
+    ],
+)
+def test_names_are_compared_as_their_index_does(one, pattern):
+    assert judged(one, f'allow = ["permissive"]\ndeny = ["{pattern}"]').verdict == DENY
+    pardoned = f'deny = ["*"]\n[exceptions."{pattern}"]\nreason = "agreed"'
+    assert judged(one, pardoned).verdict == ALLOW
+
+
+def test_names_of_models_and_versions_are_taken_as_they_are():
+    assert judged(bills.model(declared="MIT"), 'deny = ["model/qwen3.5-*"]').verdict == ASK
+    assert judged(wheel("MIT"), 'deny = ["wheel/a@1-0"]').verdict == ASK
+
+
 def test_what_the_host_has_already_is_nobody_s_to_let_in():
     one = bills.wheel("a", scope=PROVIDED, declared="GPL-3.0-only")
     finding = judged(one, 'deny = ["strong copyleft"]')
@@ -161,7 +281,25 @@ def test_enforcing_lets_pass_what_fits_or_was_accepted():
         ('allow = ["GPL-3.0-only WITH nothing-*"]', "fits no licence"),
         ('allow = ["MIT"]\nexceptions = 1', "exceptions: a table"),
         ('allow = ["MIT"]\n[exceptions."torch"]\nreason = "r"', "exceptions.'torch': names no"),
+        ('deny = ["wheels/evil"]', "deny: 'wheels/evil' fits no component"),
+        ('deny = ["Wheel/evil"]', "deny: 'Wheel/evil' fits no component"),
+        ('allow = ["wheel/"]', "allow: 'wheel/' fits no component"),
+        ('ask = ["wheel/@1.0"]', "ask: 'wheel/@1.0' fits no component"),
+        (
+            'allow = ["MIT"]\n[exceptions."wheels/a"]\nreason = "r"',
+            "'wheels/a': names no component",
+        ),
         ('allow = ["MIT"]\n[exceptions."wheel/a"]', "exceptions.'wheel/a'.reason"),
+        (f"allow = [{'9' * 5000}]", "no TOML"),
+        (f"allow = {'[' * 3000}", "no TOML"),
+        (
+            f'allow = ["MIT"]\n[exceptions."wheel/a"]\nreason = "r"\nuntil = 0x{"f" * 5000}',
+            "no date: int",
+        ),
+        (
+            f'allow = ["MIT"]\n[exceptions."wheel/a"]\nreason = "r"\nuntil{".a" * 3000} = 1',
+            "no date: dict",
+        ),
         ('allow = ["MIT"]\n[exceptions."wheel/a"]\nreason = " "', "exceptions.'wheel/a'.reason"),
         (
             'allow = ["MIT"]\n[exceptions."wheel/a"]\nreason = "r"\nuntil = "soon"',
@@ -192,7 +330,7 @@ def test_a_policy_that_is_not_there_or_no_text(tmp_path):
         policy.load(tmp_path / "odd")
 
 
-RULES = ("MIT", "GPL-*", "GPL-3.0-only", "permissive", "strong copyleft", "unknown", "wheel/a")
+RULES = ("*", "MIT", "GPL-*", "GPL-3.0-only", "permissive", "strong copyleft", "unknown", "wheel/a")
 
 
 REPORTS = [

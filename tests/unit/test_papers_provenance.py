@@ -195,7 +195,8 @@ def test_models_builds_overlays_and_deltas(made):
     for part in (
         f"--model Org/M@{COMMIT} --model ./n --lora Org/style@{COMMIT}=style",
         "--gpu sm_80,sm_90 --python 3.11 --glibc 2.28 --driver 535.104",
-        "--thinking off --with-flash-attn --allow-pickle --overlay inventory.json --base older",
+        "--thinking off --with-flash-attn --allow-pickle --caches x.caches.zst "
+        "--overlay inventory.json --base older",
     ):
         assert part in words
     in_toto.Statement.copy_from_pb(
@@ -584,6 +585,7 @@ def test_it_lies_beside_the_bundle_with_the_proof(made, tmp_path, told):
     ("words", "why"),
     [
         (("--output", "{folder}/provenance.json"), "would lie in the bundle"),
+        (("--output", "{folder}/none/provenance.json"), "would lie in the bundle"),
         (("--builder-id", "https://me:hunter2@ci.example"), "no URI"),
         (("--verify", "none"), "no such file"),
         (("--verify", "none", "--output", "x"), "--verify writes nothing"),

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bundler.papers import rules
+from bundler.papers import rules, vulns
 from bundler.papers.bill import WHEEL
 from bundler.request import Request
 from manifests.errors import UsageError
 from tests.support.bills import bill
+
+DATABASE = Path(__file__).parents[1] / "data/vulns/osv"
+NOVEMBER = "1793491200"  # 2026-11-01
 
 
 def request(**named):
@@ -47,11 +50,57 @@ def test_a_policy_stops_and_lets_through(tmp_path):
     assert rules.enforce(bill(), accepted)
 
 
-def test_known_vulnerabilities_are_counted_and_stop_from_a_level_on():
-    database = Path("tests/data/vulns/osv")
-    (told,) = rules.enforce(bill(), rules.load(request(vulns_database=database)))
-    assert told.startswith("known vulnerabilities on 20")
+@pytest.mark.parametrize(
+    ("named", "option"),
+    [({"accept_licences": True}, "--accept-licences"), ({"vulns_ignore": Path("x")}, "--vulns-ig")],
+)
+def test_an_option_without_what_it_is_about_is_refused(named, option):
+    with pytest.raises(UsageError, match=option):
+        rules.load(request(**named))
+
+
+def with_torch():
     torch = replace(bill().components[0], kind=WHEEL, name="torch", version="2.5.1")
-    old = replace(bill(), components=(torch,))
+    return replace(bill(), components=(torch,))
+
+
+def test_known_vulnerabilities_are_counted_and_stop_from_a_level_on(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", NOVEMBER)
+    (told,) = rules.enforce(bill(), rules.load(request(vulns_database=DATABASE)))
+    assert told.startswith("known vulnerabilities on 2026-10-30T00:00:00Z: none; 8 of 11 packages")
+    assert "models' files not looked into" in told
     with pytest.raises(UsageError, match="known vulnerabilities at or above"):
-        rules.enforce(old, rules.load(request(vulns_database=database, fail_on="any")))
+        rules.enforce(with_torch(), rules.load(request(vulns_database=DATABASE, fail_on="any")))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(NOVEMBER) + 60 * 86400))
+    (told,) = rules.enforce(bill(), rules.load(request(vulns_database=DATABASE)))
+    assert "2026-10-30T00:00:00Z, 62 days before: none" in told
+
+
+def test_a_database_that_was_made_for_another_bundle_passes_no_threshold(tmp_path):
+    path = tmp_path / "osv.json"
+    path.write_bytes(vulns.make_database(DATABASE, {"vllm"}).dump())
+    (told,) = rules.enforce(with_torch(), rules.load(request(vulns_database=path)))
+    assert "0 of 1 packages compared" in told
+    with pytest.raises(UsageError, match="not made for 1 of its packages") as stopped:
+        rules.enforce(with_torch(), rules.load(request(vulns_database=path, fail_on="critical")))
+    assert stopped.value.findings == ("torch 2.5.1",)
+
+
+def test_an_old_lock_revives_no_exception(monkeypatch, tmp_path):
+    """The bill is of 2025-12-01; what was ignored and pardoned until 2026 no longer is."""
+    ignored, policy = tmp_path / "ignored.toml", tmp_path / "policy.toml"
+    entry = '[[ignore]]\nid = "CVE-2025-32434"\nreason = "r"\nexpires = 2026-01-31\n'
+    ignored.write_text(entry + entry.replace("2025-32434", "2024-48063"))
+    policy.write_text(
+        'deny = ["*"]\n[exceptions."wheel/torch"]\nreason = "r"\nuntil = 2026-01-31\n'
+    )
+    both = (
+        request(vulns_database=DATABASE, vulns_ignore=ignored, fail_on="any"),
+        request(licence_policy=policy),
+    )
+    for one in both:
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(bill().created))
+        rules.enforce(with_torch(), rules.load(one))
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", NOVEMBER)
+        with pytest.raises(UsageError):
+            rules.enforce(with_torch(), rules.load(one))

@@ -50,6 +50,11 @@ def test_each_component_is_there_with_digest_and_purl():
     assert found["metadata"]["timestamp"] == "2025-12-01T00:00:00+00:00"
 
 
+def test_it_says_what_it_does_not_hold():
+    told = properties(document()["metadata"]["component"])["not-held"]
+    assert "compile caches" in told and "caches/" in told and "bundle.json" in told
+
+
 def test_two_of_one_name_stay_two():
     refs = by_ref(document())
     twins = [refs[f"{scope}/wheel/zstandard@0.25.0"] for scope in ("environment", "runtime")]

@@ -182,6 +182,38 @@ def test_intervals_are_what_the_schema_says(events, zero):
         assert covered(version, spans) == rule(events, version), (events, version, spans)
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        "introduced 0, fixed 1.0-foo",
+        "introduced 0, last_affected abc",
+        "introduced 0, fixed 1.0, introduced abc, fixed 2",
+        "introduced 0, last_affected 1.5, introduced 1.5, fixed 2",
+        "introduced 1.0, fixed 1.5, introduced 1.5",
+        "introduced 1.5, introduced 1.0, fixed 1.5",
+    ],
+)
+def test_no_range_is_lost(events):
+    """Bounds that are no versions bound nothing; what ends where the next begins ends before it."""
+    spans = tuple(vulns_osv.intervals([dict([one.split()]) for one in events.split(", ")]))
+    assert covered("1.7", spans), spans
+
+
+def test_a_range_of_one_version_ends_with_it():
+    events = "fixed 1.5, introduced 1.0, introduced 1.5, last_affected 1.5"
+    spans = tuple(vulns_osv.intervals([dict([one.split()]) for one in events.split(", ")]))
+    assert spans == (Interval("1.0", fixed="1.5"), Interval("1.5", last="1.5"))
+
+
+def test_records_beside_pypa_s_repository_are_read(tmp_path):
+    shutil.copytree(DATA / "pypa", tmp_path / "both/pypa")
+    (tmp_path / "both/osv").mkdir()
+    shutil.copy(DATA / "osv/PYSEC-2025-41.json", tmp_path / "both/osv")
+    made = vulns.make_database(tmp_path / "both")
+    assert {"PYSEC-2025-41", "PYSEC-2023-300"} <= set(by_id(made))
+    assert made.records == 3
+
+
 # What is refused
 
 
