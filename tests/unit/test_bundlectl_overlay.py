@@ -120,7 +120,8 @@ def forged(path: Path, program: Path, owner: int) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 @pytest.mark.parametrize("kind", ["overlay", "plain"])
 @pytest.mark.parametrize("owner", [65534, 0])
-def test_nobody_but_the_release_s_owner_names_a_program_to_run(tmp_path, kind, owner, capsys):
+def test_nobody_but_the_release_s_owner_names_a_program_to_run(tmp_path, kind, owner, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where `support` writes
     ran = tmp_path / "ran"
     evil = program(tmp_path / "evil", f"#!/bin/sh\ntouch '{ran}'\n")
     if kind == "overlay":
