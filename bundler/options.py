@@ -115,6 +115,16 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+#: For commands that read a bundle where its volumes may lie apart.
+volumes_in = click.option(
+    "--volumes-in",
+    type=Path,
+    multiple=True,
+    metavar="DIR",
+    help="Another folder with volumes of the bundle; may be repeated.",
+)
+
+
 def voice(function: Callable[..., Any]) -> Callable[..., Any]:
     """--quiet and --json, as a Console."""
 

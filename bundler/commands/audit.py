@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from bundler.options import EXIT_CODES, voice
+from bundler.options import EXIT_CODES, voice, volumes_in
 from manifests import approvalinstalled, audit
 from manifests.audit import sumlist
 from manifests.console import Console
@@ -27,13 +27,7 @@ Status 0 of a --sample says that nothing differs in the sample, and how much tha
 
 @click.command(name="audit", epilog=_EPILOG)
 @click.argument("path", type=Path)
-@click.option(
-    "--volumes-in",
-    type=Path,
-    multiple=True,
-    metavar="DIR",
-    help="Another folder with volumes of the bundle; may be repeated.",
-)
+@volumes_in
 @click.option("--format", "form", type=click.Choice(audit.FORMATS), default="text")
 @click.option(
     "--output", type=Path, metavar="FILE", help="Write the answer there, in its --format."

@@ -7,19 +7,14 @@ from typing import Any
 
 import click
 
+from bundler.options import volumes_in
 from bundler.papers.gathering_ways import Ways
 from bundler.request import cache_folder
 from bundler.workshop import Workshop
 from wheelhouse.sources import from_settings
 
 _OPTIONS = (
-    click.option(
-        "--volumes-in",
-        type=Path,
-        multiple=True,
-        metavar="DIR",
-        help="Another folder with volumes of the bundle; may be repeated.",
-    ),
+    volumes_in,
     click.option(
         "--recompute",
         is_flag=True,

@@ -6,7 +6,7 @@ import click
 
 from bundler import inspecting
 from bundler.inspecting import licences, text
-from bundler.options import EXIT_CODES, voice
+from bundler.options import EXIT_CODES, voice, volumes_in
 from manifests.console import Console
 from manifests.errors import UsageError
 from wheelhouse.members import size_of
@@ -26,13 +26,7 @@ rest. `bundle schema inspect` prints the form of the --json.
 
 @click.command(name="inspect", epilog=_EPILOG)
 @click.argument("place", type=Path, metavar="NAME")
-@click.option(
-    "--volumes-in",
-    type=Path,
-    multiple=True,
-    metavar="DIR",
-    help="Another folder with volumes of the bundle; may be repeated.",
-)
+@volumes_in
 @click.option("--all", "everything", is_flag=True, help="List each package, file and digest.")
 @click.option(
     "--licences", "with_licences", is_flag=True, help="Read the packages' licences too (slower)."

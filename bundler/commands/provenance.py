@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from bundler.commands.passphrase import of_key
-from bundler.options import EXIT_CODES, voice
+from bundler.options import EXIT_CODES, voice, volumes_in
 from bundler.papers import dsse, outside, provenance, provenance_check, provenance_proof
 from bundler.papers.provenance import Finished
 from bundler.papers.provenance_reading import look, read
@@ -52,13 +52,7 @@ its subjects have the digests of SHA256SUMS. Files are compared with those by `s
     help="Who made the bundle; else nobody is named.",
 )
 @click.option("--verify", type=Path, metavar="FILE", help="Compare this file with the bundle.")
-@click.option(
-    "--volumes-in",
-    type=Path,
-    multiple=True,
-    metavar="DIR",
-    help="Another folder with volumes of the bundle; may be repeated.",
-)
+@volumes_in
 @voice
 def command(
     place: Path,

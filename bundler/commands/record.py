@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from bundler import inspecting, signing, whole
-from bundler.options import EXIT_CODES, voice
+from bundler.options import EXIT_CODES, voice, volumes_in
 from bundler.papers import (
     approval,
     approvallooked,
@@ -50,13 +50,7 @@ Print the page from a browser: A4, one sheet for an ordinary bundle. It holds it
 @click.option(
     "--vulns", type=Path, metavar="FILE", help="What `bundle vulns --format json` said of it."
 )
-@click.option(
-    "--volumes-in",
-    type=Path,
-    multiple=True,
-    metavar="DIR",
-    help="Another folder with volumes of the bundle; may be repeated.",
-)
+@volumes_in
 @voice
 def command(
     place: Path,

@@ -9,7 +9,7 @@ import click
 
 from bundler import inspecting, whole
 from bundler.locking import epoch
-from bundler.options import EXIT_CODES, voice
+from bundler.options import EXIT_CODES, voice, volumes_in
 from bundler.papers import outside, pickles, vulns, vulns_page
 from manifests import vulns_ignores, vulns_judge, vulns_report, vulns_text
 from manifests.console import Console
@@ -72,13 +72,7 @@ An ignored entry: [[ignore]], id = "CVE-…", reason = "…", expires = 2027-03-
     help="The day on which the database's age and the list's entries are judged.",
 )
 @click.option("--max-age", type=click.IntRange(0), metavar="DAYS", help="Refuse an older database.")
-@click.option(
-    "--volumes-in",
-    type=Path,
-    multiple=True,
-    metavar="DIR",
-    help="Another folder with volumes of the bundle; may be repeated.",
-)
+@volumes_in
 @voice
 def command(
     place: Path,
